@@ -1,0 +1,217 @@
+r"""The theory of the course as functions: what to expect before anything is sampled.
+
+All of them take numbers or arrays (which broadcast) and return a float for numbers and an array for
+arrays. T counts tokens (whole, at least 1); sigma is std/mean of the raw entry of a random Markov
+matrix (above 0). Every formula is a limit for large T: read it where T is well above sigma².
+
+A torch tensor, a string or an object raises `TypeError`; a number outside its range raises
+`ValueError`.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _checks
+from ._checks import Floats
+
+__all__ = [
+    "first_singular_value",
+    "frobenius_norm",
+    "heavy_tail_exponent",
+    "pareto_tail_index",
+    "second_eigenvalue",
+    "second_singular_value",
+    "spectral_gap",
+    "spike_singular_value",
+    "stable_rank",
+]
+
+
+def first_singular_value(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
+    r"""Return the largest singular value of a random Markov matrix.
+
+    .. math:: s_1(A) = \sqrt{1 + \sigma^2/T} + o(1/T)
+
+    Conditions: i.i.d. raw entries of finite variance. Derived in chapter 03 of this course from
+    :math:`AA^\top = ee^\top + A_\perp A_\perp^\top`.
+
+    Examples
+    --------
+    >>> round(first_singular_value(1600, 1.0), 6)
+    1.000312
+    """
+    T, sigma = _tokens(T), _sigma(sigma)
+    return _checks.plain(np.sqrt(1 + sigma**2 / T))
+
+
+def second_singular_value(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
+    r"""Return the second singular value, the edge of the bulk.
+
+    .. math:: s_2(A) \sim 2\sigma/\sqrt{T}
+
+    Conditions: i.i.d. raw entries with a finite fourth moment; heavy but finite ones (log-normal)
+    approach it slowly and from above. The bulk below it is `gapcourse.laws.QuarterCircle`: Chafaï
+    (2010) for Dirichlet rows; Bordenave, Caputo and Chafaï (2012).
+
+    Examples
+    --------
+    >>> second_singular_value(400, 1.0)
+    0.1
+    """
+    T, sigma = _tokens(T), _sigma(sigma)
+    return _checks.plain(2 * sigma / np.sqrt(T))
+
+
+def second_eigenvalue(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
+    r"""Return the modulus of the second eigenvalue, the radius of the disc the others fill.
+
+    .. math:: |\lambda_2(A)| \sim \sigma/\sqrt{T}
+
+    Conditions: for the disc, raw entries with a bounded density and finite variance (Bordenave,
+    Caputo and Chafaï 2012). That no eigenvalue but 1 lies outside it is what one sees, not what
+    that theorem says.
+
+    Examples
+    --------
+    >>> second_eigenvalue(400, 1.0)
+    0.05
+    """
+    T, sigma = _tokens(T), _sigma(sigma)
+    return _checks.plain(sigma / np.sqrt(T))
+
+
+def spectral_gap(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
+    r"""Return the gap between the two largest singular values.
+
+    .. math:: s_1(A) - s_2(A) \approx \sqrt{1 + \sigma^2/T} - 2\sigma/\sqrt{T}
+
+    Conditions: those of `second_singular_value`, and T well above sigma² (below, the second value
+    passes the first in this formula, which no matrix can do).
+
+    Examples
+    --------
+    >>> round(spectral_gap(400, 1.0), 5)
+    0.90125
+    """
+    T, sigma = _tokens(T), _sigma(sigma)
+    return _checks.plain(np.sqrt(1 + sigma**2 / T) - 2 * sigma / np.sqrt(T))
+
+
+def frobenius_norm(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
+    r"""Return the Frobenius norm of a random Markov matrix.
+
+    .. math:: \|A\|_F \to \sqrt{1 + \sigma^2}
+
+    It does not depend on T in the limit: the noise keeps a share sigma² of the energy, spread
+    over T directions. Conditions: finite variance. Derived in chapter 03 of this course.
+
+    Examples
+    --------
+    >>> round(frobenius_norm(400, 1.0), 4)
+    1.4142
+    """
+    T, sigma = _tokens(T), _sigma(sigma)
+    return _checks.plain(np.sqrt(1 + sigma**2) * np.ones_like(T))
+
+
+def stable_rank(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
+    r"""Return the stable rank of a random Markov matrix.
+
+    .. math:: \mathrm{sr}(A) = \|A\|_F^2/\|A\|_2^2 \approx (1 + \sigma^2)/(1 + \sigma^2/T)
+
+    It tends to 1 + sigma², not to 1: the collapse appears in the token covariance, not in A.
+    Conditions: finite variance. Derived in chapter 03 of this course.
+
+    Examples
+    --------
+    >>> round(stable_rank(400, 1.0), 3)
+    1.995
+    """
+    T, sigma = _tokens(T), _sigma(sigma)
+    return _checks.plain((1 + sigma**2) / (1 + sigma**2 / T))
+
+
+def pareto_tail_index(sigma: ArrayLike) -> float | Floats:
+    r"""Return the tail index of the Pareto variable with std/mean equal to sigma.
+
+    .. math:: \alpha = 1 + \sqrt{1 + 1/\sigma^2}
+
+    Exact, from :math:`\sigma^2 = 1/(\alpha(\alpha - 2))`. It is above 2 always, and above 4 (a
+    finite fourth moment) only for :math:`\sigma < 1/\sqrt{8} = 0.354`.
+
+    Examples
+    --------
+    >>> round(pareto_tail_index(1.0), 4)
+    2.4142
+    """
+    return _checks.plain(1 + np.hypot(1, 1 / _sigma(sigma)))
+
+
+def spike_singular_value(theta: ArrayLike, sigma: ArrayLike) -> float | Floats:
+    r"""Return the largest singular value of square noise plus one rank-one term of size theta.
+
+    .. math:: \theta + \sigma^2/\theta \quad (\theta > \sigma), \qquad 2\sigma \quad
+       (\theta \le \sigma)
+
+    For noise with the quarter circle of edge 2 sigma and an independent rank-one term. In a random
+    Markov matrix with heavy tails one large entry is such a term: theta is sqrt(T) times the
+    largest modulus of an entry of :math:`A_\perp`, and the result is sqrt(T) s_2. Source:
+    Benaych-Georges and Nadakuditi (2012), *The singular values and vectors of low rank
+    perturbations of large rectangular random matrices*; its use here: chapter 03 of this course.
+
+    Parameters
+    ----------
+    theta : array_like
+        Size of the rank-one term, at least 0.
+    sigma : array_like
+        Half the edge of the noise, above 0.
+
+    Examples
+    --------
+    >>> spike_singular_value([0.5, 1.0, 2.0], 1.0)
+    array([2. , 2. , 2.5])
+    """
+    theta = _checks.within(theta, "theta", 0, remedy="pass the size of the rank-one term")
+    sigma = _sigma(sigma)
+    size = np.maximum(theta, sigma)  # at theta = sigma the two branches meet
+    return _checks.plain(size + sigma**2 / size)
+
+
+def heavy_tail_exponent(alpha: ArrayLike) -> float | Floats:
+    r"""Return the exponent of T in the second singular value, for entries with a power tail.
+
+    .. math:: s_2 \sim T^{\,2/\alpha - 1} \quad (2 < \alpha < 4), \qquad s_2 \sim T^{-1/2} \quad
+       (\alpha \ge 4)
+
+    The largest of T² raw entries is of order :math:`T^{2/\alpha}`; divided by the row's sum, of
+    order T, it passes the edge of the bulk when the fourth moment is infinite. A heuristic, derived
+    in chapter 03 of this course.
+
+    Parameters
+    ----------
+    alpha : array_like
+        Tail index, P(D > x) ~ x^(-alpha), above 2 (at 2 and below the variance is infinite).
+
+    Examples
+    --------
+    >>> heavy_tail_exponent([2.5, 4.0, 6.0])
+    array([-0.2, -0.5, -0.5])
+    """
+    alpha = _checks.within(
+        alpha,
+        "alpha",
+        2,
+        open_low=True,
+        remedy="at 2 and below the variance is infinite and there is no such rate: take alpha > 2",
+    )
+    return _checks.plain(np.maximum(2 / alpha - 1, -0.5))
+
+
+def _tokens(T: ArrayLike) -> Floats:
+    return _checks.within(T, "T", 1, is_whole=True, remedy="pass whole numbers of tokens")
+
+
+def _sigma(sigma: ArrayLike) -> Floats:
+    return _checks.within(
+        sigma, "sigma", 0, open_low=True, remedy="pass std/mean of the raw entry, such as 1.0"
+    )

@@ -1,0 +1,347 @@
+"""Spectral measures and mean removal: prescribed spectra, torch parity, refusals."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gapcourse import spectra
+from gapcourse.attention import remove_mean
+from gapcourse.ensembles import isometric_input, random_markov
+
+ALL = [getattr(spectra, name) for name in spectra.__all__]
+ONE_NUMBER = [
+    spectra.spectral_gap,
+    spectra.stable_rank,
+    spectra.collapse_residual,
+    spectra.effective_rank,
+    spectra.token_cosine,
+]
+NOT_ZERO = [spectra.stable_rank, spectra.collapse_residual, spectra.effective_rank]
+
+
+def with_spectrum(s, rows, columns):
+    """Return a matrix with these singular values and Haar singular vectors."""
+    s = np.asarray(s)
+    left, right = isometric_input(len(s), rows, rng=1), isometric_input(len(s), columns, rng=2)
+    return left.T @ (s[:, None] * right)
+
+
+# ------------------------------------------------------------------ exact values
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (6, 9), (9, 6)])
+def test_a_prescribed_spectrum_comes_back(shape):
+    s = np.array([5.0, 3.0, 1.0, 0.5, 0.25, 1e-3])
+    A = with_spectrum(s, *shape)
+    np.testing.assert_allclose(spectra.singular_values(A), s, rtol=1e-11)
+    np.testing.assert_allclose(spectra.top_singular_values(A), s[:2], rtol=1e-13)
+    np.testing.assert_allclose(spectra.top_singular_values(A, 6), s, rtol=1e-11)
+    assert spectra.spectral_gap(A) == pytest.approx(2, rel=1e-13)
+    assert spectra.stable_rank(A) == pytest.approx((s**2).sum() / 25, rel=1e-13)
+    assert spectra.collapse_residual(A) == pytest.approx(((s[1:] / 5) ** 4).sum(), rel=1e-12)
+    q = s / s.sum()
+    assert spectra.effective_rank(A) == pytest.approx(math.exp(-(q * np.log(q)).sum()), rel=1e-12)
+
+
+def test_eigenvalues_come_by_decreasing_modulus():
+    basis = np.random.default_rng(0).standard_normal((5, 5))
+    A = basis @ np.diag([0.5, -3.0, 1.0, 2.0, -0.1]) @ np.linalg.inv(basis)
+    values = spectra.eigenvalues(A)
+    assert values.dtype == np.complex128
+    np.testing.assert_allclose(values, [-3, 2, 1, 0.5, -0.1], rtol=1e-10)
+    rotation = spectra.eigenvalues([[0, -2, 0], [2, 0, 0], [0, 0, 1]])
+    np.testing.assert_allclose(np.abs(rotation), [2, 2, 1])
+    np.testing.assert_allclose(np.sort(rotation.imag), [-2, 0, 2])
+    moduli = np.abs(spectra.eigenvalues(random_markov(60, rng=1)))
+    assert moduli[0] == pytest.approx(1, rel=1e-12)
+    assert (np.diff(moduli) <= 0).all()
+
+
+def test_the_residual_has_no_cancellation():
+    X = with_spectrum([1.0, 1e-4, 1e-4], 8, 8)
+    assert spectra.collapse_residual(X) == pytest.approx(2e-16, rel=1e-9)
+    assert spectra.collapse_residual(np.diag([1.0, 1e-9])) == pytest.approx(1e-36, rel=1e-12)
+    assert spectra.collapse_residual(np.diag([1e200, 1e190])) == pytest.approx(1e-40, rel=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6), st.floats(1e-150, 1e150))
+def test_scale_free_measures(rows, columns, seed, scale):
+    X = np.random.default_rng(seed).standard_normal((rows, columns))
+    rank = min(rows, columns)
+    for function in NOT_ZERO:
+        assert function(scale * X) == pytest.approx(function(X), rel=1e-10)
+        assert function(X.T) == pytest.approx(function(X), rel=1e-10)
+    assert 1 <= spectra.stable_rank(X) <= rank * (1 + 1e-12)
+    assert 1 - 1e-12 <= spectra.effective_rank(X) <= rank * (1 + 1e-12)
+    difference = spectra.stable_rank(X @ X.T) - 1
+    assert spectra.collapse_residual(X) == pytest.approx(difference, abs=1e-10)
+
+
+def test_token_cosine():
+    X = np.random.default_rng(5).standard_normal((7, 4))
+    units = X / np.linalg.norm(X, axis=1, keepdims=True)
+    cosines = units @ units.T
+    expected = cosines[~np.eye(7, dtype=bool)].mean()
+    assert spectra.token_cosine(X) == pytest.approx(expected, rel=1e-12)
+    lengths = 10.0 ** np.array([-200, -150, 0, 1, 150, 200, 300])[:, None]
+    assert spectra.token_cosine(lengths * X) == pytest.approx(expected, rel=1e-12)
+    assert spectra.token_cosine(np.ones((5, 3))) == pytest.approx(1)
+    assert spectra.token_cosine(isometric_input(4, 9, rng=0)) == pytest.approx(0, abs=1e-15)
+
+
+# ------------------------------------------------------------------ the fast path
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        random_markov(600, entries="gamma", rng=1),
+        random_markov(600, entries="cauchy", rng=1),
+        np.random.default_rng(1).standard_normal((550, 700)),
+        np.random.default_rng(1).standard_normal((700, 550)) * 1e180,
+        np.kron(np.eye(2), random_markov(300, rng=1)),  # every value twice
+        with_spectrum(np.r_[1, 0.1, 0.1, np.full(537, 0.05)], 540, 540),  # the second value twice
+        np.diag(np.repeat(np.linspace(0, 1, 300), 2)),  # here one Krylov space does miss the twins
+        np.roll(np.eye(520), 1, axis=0),  # the same value 520 times
+    ],
+    ids=["markov", "heavy", "wide", "tall", "blocks", "pair", "twins", "permutation"],
+)
+def test_lanczos_agrees_with_the_full_decomposition(A):
+    full = np.linalg.svd(A, compute_uv=False)
+    for k in (1, 2, 3):
+        top = spectra.top_singular_values(A, k)
+        np.testing.assert_allclose(top, full[:k], rtol=1e-11)
+    np.testing.assert_array_equal(top, spectra.top_singular_values(A, 3))  # no chance in it
+    expected = (full / full[0]) @ (full / full[0])
+    assert spectra.stable_rank(A) == pytest.approx(expected, rel=1e-11)
+
+
+def test_lanczos_on_a_matrix_of_rank_one_and_on_zero():
+    np.testing.assert_allclose(
+        spectra.top_singular_values(np.full((600, 600), 1 / 600), 3), [1, 0, 0], atol=1e-12
+    )
+    np.testing.assert_array_equal(spectra.top_singular_values(np.zeros((600, 600))), [0, 0])
+
+
+def test_lanczos_keeps_single_precision():
+    A = random_markov(600, entries="gamma", rng=1)
+    top = spectra.top_singular_values(A.astype(np.float32))
+    assert top.dtype == np.float32
+    np.testing.assert_allclose(top, spectra.top_singular_values(A), rtol=1e-6)
+
+
+def test_no_full_decomposition_where_two_values_do(monkeypatch):
+    A = random_markov(600, entries="gamma", rng=1)
+    shapes = []
+    svd = np.linalg.svd
+
+    def spy(M, *args, **kwargs):
+        shapes.append(M.shape)
+        return svd(M, *args, **kwargs)
+
+    monkeypatch.setattr(np.linalg, "svd", spy)
+    spectra.spectral_gap(A)
+    assert shapes == [(600, 2)]
+
+
+# ------------------------------------------------------------------ kinds of input
+
+
+@pytest.mark.parametrize("function", ALL)
+def test_whole_numbers_lists_and_batches(function):
+    batch = np.random.default_rng(2).integers(1, 9, (2, 3, 5, 5))
+    results = np.asarray(function(batch))
+    assert results.shape[:2] == (2, 3)
+    for i in range(2):
+        for j in range(3):
+            one = function(batch[i, j])
+            np.testing.assert_allclose(results[i, j], one, rtol=1e-9)
+            np.testing.assert_array_equal(one, function(batch[i, j].tolist()))
+            np.testing.assert_array_equal(one, function(batch[i, j].astype(np.float64)))
+            assert type(one) is (float if function in ONE_NUMBER else np.ndarray)
+
+
+@pytest.mark.parametrize("function", ALL)
+def test_single_and_half_precision(function):
+    A = random_markov(6, rng=1)
+    exact = function(A)
+    assert np.allclose(function(A.astype(np.float32)), exact, rtol=1e-4, atol=1e-5)
+    assert np.allclose(function(A.astype(np.float16)), exact, rtol=2e-2, atol=2e-2)
+    assert np.allclose(function(A.astype(np.longdouble)), exact)
+
+
+@pytest.mark.parametrize("function", [*ALL, remove_mean])
+def test_torch_tensors_answer_in_kind(function):
+    torch = pytest.importorskip("torch", reason="torch is an extra of the package")
+    A = np.stack([random_markov(7, rng=i) for i in range(3)])
+    for value in (A, A[0]):
+        result = function(torch.tensor(value))
+        assert isinstance(result, torch.Tensor)
+        np.testing.assert_allclose(result.numpy(), function(value), rtol=1e-9, atol=1e-12)
+    single = function(torch.tensor(A, dtype=torch.float32))
+    assert single.dtype in (torch.float32, torch.complex64)
+    function(torch.tensor(A).half() if function is not remove_mean else torch.tensor(A))
+    function(torch.eye(4, dtype=torch.int64))
+
+
+def test_torch_gradients_pass():
+    torch = pytest.importorskip("torch", reason="torch is an extra of the package")
+    X = torch.tensor(np.random.default_rng(1).standard_normal((4, 6)), requires_grad=True)
+    assert torch.autograd.gradcheck(spectra.stable_rank, X)
+    assert torch.autograd.gradcheck(spectra.collapse_residual, X)
+
+
+# ------------------------------------------------------------------ mean removal
+
+
+def causal(T, seed=0):
+    weights = np.tril(random_markov(T, rng=seed))
+    return weights / weights.sum(axis=1, keepdims=True), np.tril(np.ones((T, T), dtype=bool))
+
+
+def test_a_mask_takes_the_mean_over_visible_tokens():
+    A, mask = causal(6)
+    P = remove_mean(A, mask)
+    U = mask / mask.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(P, A - U, atol=1e-15)
+    assert (P[~mask] == 0).all()
+    np.testing.assert_allclose(P.sum(axis=1), 0, atol=1e-15)
+    np.testing.assert_array_equal(P[0], 0)
+    everything = np.ones((6, 6), dtype=bool)
+    np.testing.assert_allclose(remove_mean(A, everything), remove_mean(A), atol=1e-16)
+    padding = np.array([True, True, False])  # one row of it, for all rows
+    B = np.array([[0.2, 0.8, 0], [1, 0, 0], [0.5, 0.5, 0]])
+    np.testing.assert_allclose(
+        remove_mean(B, padding), [[-0.3, 0.3, 0], [0.5, -0.5, 0], [0, 0, 0]], atol=1e-15
+    )
+
+
+def test_masks_for_tensors():
+    torch = pytest.importorskip("torch", reason="torch is an extra of the package")
+    A, mask = causal(5)
+    for kind in (mask, torch.tensor(mask)):
+        result = remove_mean(torch.tensor(A), kind)
+        np.testing.assert_allclose(result.numpy(), remove_mean(A, mask), atol=1e-16)
+    with pytest.raises(TypeError, match=r"mask .*torch tensor with a numpy A; pass mask\.numpy"):
+        remove_mean(A, torch.tensor(mask))
+    with pytest.raises(TypeError, match=r"mask must be boolean.*float64; pass mask"):
+        remove_mean(torch.tensor(A), torch.tensor(A))
+    with pytest.raises(ValueError, match=r"mask must fit A of shape \(5, 5\), got shape \(4, 4\)"):
+        remove_mean(torch.tensor(A), torch.ones(4, 4, dtype=torch.bool))
+
+
+def test_single_precision_rows_are_stochastic_enough():
+    A = random_markov(500, rng=0).astype(np.float32)
+    P = remove_mean(A)
+    assert P.dtype == np.float32
+    assert np.abs(P.sum(axis=1)).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("A", "message"),
+    [
+        ([[1.0, 0.5], [0.5, 0.5]], r"A .*rows with sum 1, within 1\.5e-08, got .*0\.5; divide"),
+        ([[1.0, 0.0], [0.5, 0.5 + 1e-7]], r"A .*got a sum off by 1e-07; divide"),
+        ([[1.5, -0.5], [0.5, 0.5]], r"A .*at least 0, got -0\.5; pass"),
+        ([[0.0, 0.0], [0.5, 0.5]], "A .*off by 1; divide"),
+    ],
+)
+def test_rows_that_are_not_stochastic(A, message):
+    with pytest.raises(ValueError, match=message):
+        remove_mean(A)
+
+
+@pytest.mark.parametrize(
+    ("mask", "error", "message"),
+    [
+        (np.ones((2, 2)), TypeError, "mask must be boolean.*float64; pass mask"),
+        ("causal", TypeError, "mask must be boolean.*; pass mask"),
+        (np.ones((3, 3), dtype=bool), ValueError, r"mask .*\(2, 2\), got shape \(3, 3\); pass"),
+        (np.array([[True, True], [False, False]]), ValueError, "mask .*row of False only; unmask"),
+        (np.eye(2, dtype=bool), ValueError, r"A must be 0 where mask is False, got .*0\.5 there"),
+    ],
+)
+def test_wrong_masks(mask, error, message):
+    with pytest.raises(error, match=message):
+        remove_mean([[0.5, 0.5], [0.5, 0.5]], mask)
+
+
+# ------------------------------------------------------------------ refusals
+
+BAD_MATRICES = [
+    (1.0, ValueError, r"matrix .*shape \(\); pass a 2-D"),
+    ([1.0, 2.0], ValueError, r"matrix .*shape \(2,\); pass a 2-D"),
+    (np.zeros((0, 0)), ValueError, r"at least one entry, got shape \(0, 0\); pass"),
+    (np.zeros((2, 0, 3)), ValueError, r"at least one entry, got shape \(2, 0, 3\); pass"),
+    ([[1.0, math.nan], [0, 1]], ValueError, "finite, got 1 NaN or infinite .*nan; remove"),
+    ([[1.0, math.inf], [0, -math.inf]], ValueError, "finite, got 2 NaN or infinite .*inf; remove"),
+    ([[1, 2], [3]], ValueError, "unequal length .*make them"),
+    (np.eye(2) + 0j, TypeError, "complex128.*pass real numbers"),
+    (np.eye(2, dtype=bool), TypeError, "bool.*pass real numbers"),
+    (np.eye(2, dtype=object), TypeError, "object.*pass real numbers"),
+    ([["a", "b"], ["c", "d"]], TypeError, "'a'.*pass real numbers"),
+    (None, TypeError, "None.*pass real numbers"),
+    (np.ma.masked_array(np.eye(2)), TypeError, r"masked array; pass \w+\.filled"),
+]
+
+
+@pytest.mark.parametrize("function", [*ALL, remove_mean])
+@pytest.mark.parametrize(("value", "error", "message"), BAD_MATRICES)
+def test_what_is_no_matrix(function, value, error, message):
+    with pytest.raises(error, match=rf"^[AMX] must .*{message}"):
+        function(value)
+
+
+@pytest.mark.parametrize("function", [*ALL, remove_mean])
+def test_tensors_that_are_no_real_matrix(function):
+    torch = pytest.importorskip("torch", reason="torch is an extra of the package")
+    with pytest.raises(TypeError, match=r"^[AMX] must .*torch\.complex64.*pass real"):
+        function(torch.eye(2) + 0j)
+    with pytest.raises(TypeError, match=r"^[AMX] must .*torch\.bool.*pass real"):
+        function(torch.eye(2) > 0)
+    with pytest.raises(ValueError, match=r"^[AMX] must .*finite, got 4 .*nan; remove"):
+        function(torch.eye(2) * math.nan)
+    with pytest.raises(ValueError, match=r"^[AMX] must .*shape \(2,\); pass"):
+        function(torch.ones(2))
+
+
+@pytest.mark.parametrize("function", NOT_ZERO)
+def test_zero_matrices(function):
+    with pytest.raises(ValueError, match=r"must not be zero, got a zero matrix of shape \(2, 3\)"):
+        function(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="must not be zero, got a batch with a zero matrix"):
+        function(np.stack([np.eye(2), np.zeros((2, 2))]))
+
+
+@pytest.mark.parametrize("function", [spectra.eigenvalues, remove_mean])
+def test_matrices_that_are_not_square(function):
+    with pytest.raises(ValueError, match=r"A must be square, got shape \(2, 3\); pass"):
+        function(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("k", "error", "message"),
+    [
+        (0, ValueError, "k .*at least 1, got 0; pass 1 or more"),
+        (-1, ValueError, "k .*at least 1, got -1; pass 1 or more"),
+        (4, ValueError, r"k must be at most 3 .*\(3, 5\), got 4; pass a smaller k"),
+        (2.0, TypeError, r"k .*got 2\.0 .*pass an int"),
+        (True, TypeError, "k .*got True .*pass an int"),
+    ],
+)
+def test_k_out_of_range(k, error, message):
+    with pytest.raises(error, match=message):
+        spectra.top_singular_values(np.ones((3, 5)), k)
+
+
+def test_too_small_for_a_gap_or_for_a_pair_of_tokens():
+    with pytest.raises(ValueError, match=r"A must have at least 2 rows .*\(1, 5\).*larger"):
+        spectra.spectral_gap(np.ones((1, 5)))
+    with pytest.raises(ValueError, match=r"X must have at least 2 rows .*got 1; pass more tokens"):
+        spectra.token_cosine(np.ones((1, 5)))
+    with pytest.raises(ValueError, match=r"X must have no zero row, got 1 of them.*remove"):
+        spectra.token_cosine([[1.0, 0.0], [0.0, 0.0]])
