@@ -372,7 +372,7 @@ def test_numbers_follow_the_theory_at_the_largest_size(demo):
     seen = {k: float(shown(demo)[k]) for k in ("tokens", "sigma", "s1", "s2", "p1", "p2", "gap")}
     assert seen["tokens"] == 300
     assert seen["p2"] == pytest.approx(2 * seen["sigma"] / np.sqrt(300), abs=1e-4)
-    # Seen over seeds 1 to 60 of this law and size: s2 between 0.978 and 1.011 of the edge, s1 within
+    # Seen over seeds 1 to 60 of this law and size: s2 at 0.978 to 1.011 of the edge, s1 within
     # 0.0004 of its formula.
     assert 0.96 < seen["s2"] / seen["p2"] < 1.03
     assert seen["s1"] == pytest.approx(seen["p1"], abs=0.001)

@@ -39,6 +39,7 @@ from setup_cell import chapters
 ENVIRONMENT = ROOT / ".venv-colab"
 STAMP = ENVIRONMENT / "made-from"
 VERSIONS = ROOT / "colab-constraints.txt"
+NEWEST = (3, 13)  # Colab's Python; its NumPy has no wheel for a newer one
 NOT_NEEDED = {"transformers", "tokenizers"}  # no chapter uses them so far
 UNTOUCHED = ("numpy", "torch", "matplotlib", "ipywidgets")
 PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -237,6 +238,9 @@ def main() -> int:
     chosen = args.notebooks or (every if args.all or len(every) < 3 else [every[0], every[-1]])
     if missing := [str(path) for path in chosen if not path.is_file()]:
         parser.error(f"no such notebook: {', '.join(missing)}")
+    if sys.version_info[:2] > NEWEST:
+        say("left out: Colab's versions need Python {}.{} or older".format(*NEWEST))
+        return 0
     start = time.perf_counter()
     try:
         make_environment()
