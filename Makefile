@@ -9,10 +9,11 @@ NOTEBOOKS ?= $(sort $(wildcard chapters/*.ipynb))
 
 ifeq ($(OS),Windows_NT)
   BIN := $(VENV)/Scripts
+  PY  := $(BIN)/python.exe
 else
   BIN := $(VENV)/bin
+  PY  := $(BIN)/python
 endif
-PY   := $(BIN)/python
 PIP  := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 PAGE := _build/html/index.html
 

@@ -29,7 +29,11 @@ from typing import Any
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
 
-AIM, CAP, LIMIT = 20, 30, 60  # seconds a notebook: the aim, the cap we report, and the error
+AIM, CAP, LIMIT = (
+    20,
+    30,
+    60,
+)  # seconds a notebook: the aim, the cap we report, and the error
 SMALL = 2e-3  # no printed number may move by more than this fraction
 FIGURE = 1e-3  # plotted values are stored with five digits
 ROUNDING = 1e-6  # what a number printed with more than six digits may move: another CPU
@@ -89,8 +93,15 @@ def same_data(old: Any, new: Any, where: str = "figure") -> str:
         if re.search(r"\.(x|y)$", where):
             a, b = ([float(v) for v in text.split()] for text in (old, new))
             floor = FIGURE * 1e-3 * max(map(abs, a), default=0.0)
-            near = [abs(x - y) <= FIGURE * abs(x) + floor for x, y in zip(a, b, strict=False)]
-            return "" if len(a) == len(b) and all(near) else f"{where}: stored {old}, now {new}"
+            near = [
+                abs(x - y) <= FIGURE * abs(x) + floor
+                for x, y in zip(a, b, strict=False)
+            ]
+            return (
+                ""
+                if len(a) == len(b) and all(near)
+                else f"{where}: stored {old}, now {new}"
+            )
         return (problem := same_text(old, new)) and f"{where}: {problem}"
     else:
         return "" if old == new else f"{where}: stored {old}, now {new}"
@@ -104,11 +115,18 @@ def pinned() -> bool:
     """Say whether pictures can be compared pixel by pixel: Linux, and the pinned matplotlib."""
     here = Path(__file__).resolve()
     pins = next(
-        (p / "constraints.txt" for p in here.parents if (p / "constraints.txt").exists()), None
+        (
+            p / "constraints.txt"
+            for p in here.parents
+            if (p / "constraints.txt").exists()
+        ),
+        None,
     )
     if pins is None or platform.system() != "Linux":
         return False
-    wanted = re.search(r"^matplotlib==(\S+)", pins.read_text(encoding="utf-8"), re.MULTILINE)
+    wanted = re.search(
+        r"^matplotlib==(\S+)", pins.read_text(encoding="utf-8"), re.MULTILINE
+    )
     return wanted is not None and wanted[1] == version("matplotlib")
 
 
@@ -116,7 +134,9 @@ def same_pixels(old: str, new: str) -> str:
     """Compare two base64 PNGs; return the difference or an empty string."""
     from PIL import Image, ImageChops
 
-    a, b = (Image.open(io.BytesIO(base64.b64decode(x))).convert("RGB") for x in (old, new))
+    a, b = (
+        Image.open(io.BytesIO(base64.b64decode(x))).convert("RGB") for x in (old, new)
+    )
     if a.size != b.size:
         return f"picture: stored has {a.size} pixels, now {b.size}"
     # A step of 24 of 255 is more than a shift by a thousandth of a pixel makes at an edge.
@@ -156,7 +176,9 @@ def same_figures(old: Iterable[Any], new: Iterable[Any]) -> str:
     return ""
 
 
-def compare(cell: IPyNbCell, new: list[Any], old: list[Any], skip_compare: Any = None) -> bool:
+def compare(
+    cell: IPyNbCell, new: list[Any], old: list[Any], skip_compare: Any = None
+) -> bool:
     """Compare the outputs of a cell; nbval calls this in place of its own."""
     cell.comparison_traceback = []
     problem = same_figures(old, new) or _same_rest(old, new, cell.parent.skip_compare)
@@ -166,7 +188,9 @@ def compare(cell: IPyNbCell, new: list[Any], old: list[Any], skip_compare: Any =
 
 
 def _same_rest(old: Iterable[Any], new: Iterable[Any], skipped: Iterable[str]) -> str:
-    before, after = ([dict(_parts(o, skipped)) for o in outputs] for outputs in (old, new))
+    before, after = (
+        [dict(_parts(o, skipped)) for o in outputs] for outputs in (old, new)
+    )
     if [list(p) for p in before] != [list(p) for p in after]:
         return f"stored outputs are {_kinds(before)}, now {_kinds(after)}"
     for a, b in zip(before, after, strict=True):
@@ -175,7 +199,9 @@ def _same_rest(old: Iterable[Any], new: Iterable[Any], skipped: Iterable[str]) -
             if isinstance(a[key], str) and isinstance(b[key], str):
                 problem = same_text(a[key], b[key], relative)
             else:
-                problem = "" if a[key] == b[key] else f"stored {a[key]!r}, now {b[key]!r}"
+                problem = (
+                    "" if a[key] == b[key] else f"stored {a[key]!r}, now {b[key]!r}"
+                )
             if problem:
                 return f"{key}: {problem}"
     return ""
@@ -210,7 +236,9 @@ SKIPPED_TAGS = {"nbval-skip", "skip-execution"}
 
 def exempt(cell: Any) -> bool:
     """Say whether the output of a cell is not compared."""
-    return bool(EXEMPT.search(cell.source) or EXEMPT_TAGS & set(cell.metadata.get("tags", [])))
+    return bool(
+        EXEMPT.search(cell.source) or EXEMPT_TAGS & set(cell.metadata.get("tags", []))
+    )
 
 
 def faults(nb: Any) -> list[str]:
@@ -219,32 +247,49 @@ def faults(nb: Any) -> list[str]:
     found = []
     counts = [cell.execution_count for cell in cells]
     if None in counts:
-        found.append(f"{counts.count(None)} of {len(counts)} code cells have not been run")
+        found.append(
+            f"{counts.count(None)} of {len(counts)} code cells have not been run"
+        )
     elif counts != list(range(1, len(counts) + 1)):
         found.append(f"not run once from top to bottom: the cells count {counts}")
     for i, cell in enumerate(cells, 1):
         say = f"code cell {i} ({cell.get('id')}): "
-        if SKIPPED.search(cell.source) or SKIPPED_TAGS & set(cell.metadata.get("tags", [])):
-            found.append(say + "skips the check; only NBVAL_IGNORE_OUTPUT with a reason may")
+        if SKIPPED.search(cell.source) or SKIPPED_TAGS & set(
+            cell.metadata.get("tags", [])
+        ):
+            found.append(
+                say + "skips the check; only NBVAL_IGNORE_OUTPUT with a reason may"
+            )
         if exempt(cell) and not REASON.search(cell.source):
             found.append(say + "is exempt without a reason: # NBVAL_IGNORE_OUTPUT: why")
         figures = pictures(cell.outputs)
         if len(figures) > 1:
-            found.append(say + f"publishes {len(figures)} figures; one a cell carries one alt text")
+            found.append(
+                say
+                + f"publishes {len(figures)} figures; one a cell carries one alt text"
+            )
         for output in figures:
             facts = published(output)
             alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
             if facts is None and not exempt(cell):
                 found.append(
-                    say + "a picture without its data: end the cell with figures.show(fig)"
+                    say
+                    + "a picture without its data: end the cell with figures.show(fig)"
                 )
             elif not alt.strip():
-                found.append(say + "its figure has no alternative text: run tools/execute.py")
+                found.append(
+                    say + "its figure has no alternative text: run tools/execute.py"
+                )
             elif facts is not None and alt != facts["alt"]:
-                found.append(say + "its alternative text is not the figure's: run tools/execute.py")
+                found.append(
+                    say
+                    + "its alternative text is not the figure's: run tools/execute.py"
+                )
     free = sum(map(exempt, cells))
     if free > len(cells) / 4:
-        found.append(f"{free} of {len(cells)} cells are exempt from checking, a quarter may be")
+        found.append(
+            f"{free} of {len(cells)} cells are exempt from checking, a quarter may be"
+        )
     return found
 
 
@@ -271,8 +316,12 @@ class Time(Frame):
     def runtest(self) -> None:
         """Pass the time on to the report; fail only where something is badly wrong."""
         seconds = getattr(self.parent, "seconds", 0.0)
-        self.user_properties.append(("notebook seconds", (self.path.name, round(seconds, 1))))
-        assert seconds < LIMIT, f"took {seconds:.0f} s; the aim is {AIM} s, the cap {CAP} s"
+        self.user_properties.append(
+            ("notebook seconds", (self.path.name, round(seconds, 1)))
+        )
+        assert seconds < LIMIT, (
+            f"took {seconds:.0f} s; the aim is {AIM} s, the cap {CAP} s"
+        )
 
 
 # --- hooking into nbval -------------------------------------------------------------------------
@@ -302,13 +351,21 @@ def runtest(cell: IPyNbCell) -> None:
 
 
 if _collect.__module__ == "nbval.plugin":  # once in a process
-    IPyNbFile.collect, IPyNbCell.runtest, IPyNbCell.compare_outputs = collect, runtest, compare
+    IPyNbFile.collect, IPyNbCell.runtest, IPyNbCell.compare_outputs = (
+        collect,
+        runtest,
+        compare,
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how long each notebook took."""
-    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports(
+        "failed"
+    ):
         for name, value in report.user_properties:
             if name == "notebook seconds" and report.when == "call":
                 over = f", over the cap of {CAP} s" if value[1] > CAP else ""
-                terminalreporter.write_line(f"{value[0]}: {value[1]} s (aim {AIM} s){over}")
+                terminalreporter.write_line(
+                    f"{value[0]}: {value[1]} s (aim {AIM} s){over}"
+                )

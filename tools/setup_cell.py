@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from repository import ROOT, address
 
 FIRST = "# Setup: in Colab this fetches the course's package; elsewhere it does nothing."
-LAST = '    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", source], check=True)'
+LAST = "    subprocess.run([*install, source], check=True)"
 BLOCK = """\
 {first}
 import subprocess
@@ -27,6 +27,7 @@ import sys
 
 if "google.colab" in sys.modules:
     source = "gapcourse @ git+{address}@main"
+    install = [sys.executable, "-m", "pip", "install", "--quiet"]
 {last}
 """
 
