@@ -21,8 +21,8 @@ def random_markov(
 ) -> Floats:
     r"""Draw a random Markov matrix: i.i.d. non-negative entries, each row divided by its sum.
 
-    With raw entries :math:`D_{ij}`, the matrix is :math:`A_{ij} = D_{ij} / \sum_k D_{ik}`. The
-    spectrum at large T depends on D through one number only, as long as its variance is finite:
+    With raw entries :math:`D_{ij}`, the matrix is :math:`A_{ij} = D_{ij} / \sum_k D_{ik}`. The bulk
+    of its singular values at large T depends on D through one number only, if its variance is finite:
     :math:`\sigma = \mathrm{std}(D) / \mathbb{E}(D)`.
 
     Parameters
@@ -65,7 +65,7 @@ def random_markov(
     References
     ----------
     Bordenave, Caputo and Chafaï (2012), *Circular law theorem for random Markov matrices*, for
-    finite variance; Chafaï (2010), *The Dirichlet Markov ensemble*, for Dirichlet rows; Nait Saada,
+    finite variance; Chafaï (2010), *The Dirichlet Markov ensemble*, for uniform ones; Nait Saada,
     Naderi and Tanner (2025) use it as the model of an attention matrix at initialisation.
 
     Examples

@@ -107,8 +107,9 @@ class QuarterCircle(SingularValueLaw):
     It is the limit, as T grows, of :math:`\sqrt{T}` times the singular values of
     :math:`A_\perp = A - \frac1T 11^\top`, for a random Markov matrix A whose raw entries have a
     finite variance and :math:`\sigma = \mathrm{std}(D)/\mathbb{E}(D)`. The largest of them sits at
-    the edge :math:`2\sigma` if the fourth moment is finite too. The eigenvalues of
-    :math:`\sqrt{T} A_\perp` fill the disc of radius :math:`\sigma` uniformly.
+    the edge :math:`2\sigma` if the fourth moment is finite too. If the raw
+    entries have a bounded density, the eigenvalues of :math:`\sqrt{T} A_\perp` fill the disc of radius
+    :math:`\sigma` uniformly.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ class QuarterCircle(SingularValueLaw):
     References
     ----------
     Bordenave, Caputo and Chafaï (2012) for the circular law of eigenvalues; Chafaï (2010) for the
-    singular values with Dirichlet rows.
+    singular values with uniform Dirichlet rows (exponential entries).
 
     Examples
     --------

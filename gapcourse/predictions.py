@@ -51,7 +51,7 @@ def second_singular_value(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
 
     Conditions: i.i.d. raw entries with a finite fourth moment; heavy but finite ones (log-normal)
     approach it slowly and from above. The bulk below it is `gapcourse.laws.QuarterCircle`: Chafaï
-    (2010) for Dirichlet rows; Bordenave, Caputo and Chafaï (2012).
+    (2010) for uniform Dirichlet rows; Bordenave, Caputo and Chafaï (2012).
 
     Examples
     --------

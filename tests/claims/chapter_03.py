@@ -6,8 +6,7 @@ mu = E D^3 and excess kurtosis kappa:
 - T^2 Var(A_ij) = sigma^2 - (2 (mu - 1 - sigma^2) - 3 sigma^2 (1 + sigma^2))/T + ..., from expanding
   1/(row sum)^2 to second order (for Dirichlet rows exactly: exponential (T-1)/(T+1));
 - the edge of square noise is 2 sigma (1 - 0.38 T^(-2/3) + kappa/(2T)): the mean of the Tracy-Widom
-  law (Johnstone 2001: -1.2065 times 2^(4/3)/8), and the first cumulant term of the edge (as in
-  Lee and Schnelli 2018);
+  law (Johnstone 2001: -1.2065 times 2^(4/3)/8), and the first term in the fourth cumulant;
 - the spectral radius of complex Gaussian noise is known exactly at every T (Kostlan 1992).
 
 One rule throughout: the derived term is applied as a correction, signs included, and half of its
