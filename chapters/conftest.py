@@ -10,13 +10,14 @@ This file adds:
   beside every cell whose output is not compared;
 * per notebook, "time": reported at the end, and an error above a generous limit.
 
-    OMP_NUM_THREADS=1 python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=60 chapters
+    python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=60 chapters
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import os
 import platform
 import re
 import time
@@ -29,11 +30,11 @@ from typing import Any
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
 
-AIM, CAP, LIMIT = (
-    20,
-    30,
-    60,
-)  # seconds a notebook: the aim, the cap we report, and the error
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # as in `make`
+    os.environ.setdefault(_name, "1")
+
+AIM, CAP = 20, 30  # seconds a notebook: the aim, and the cap we report
+LIMIT = 60  # and what is an error
 SMALL = 2e-3  # no printed number may move by more than this fraction
 FIGURE = 1e-3  # plotted values are stored with five digits
 ROUNDING = 1e-6  # what a number printed with more than six digits may move: another CPU

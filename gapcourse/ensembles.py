@@ -22,8 +22,8 @@ def random_markov(
     r"""Draw a random Markov matrix: i.i.d. non-negative entries, each row divided by its sum.
 
     With raw entries :math:`D_{ij}`, the matrix is :math:`A_{ij} = D_{ij} / \sum_k D_{ik}`. The bulk
-    of its singular values at large T depends on D through one number only, if its variance is finite:
-    :math:`\sigma = \mathrm{std}(D) / \mathbb{E}(D)`.
+    of its singular values at large T depends on D through one number only, if the variance of D is
+    finite: :math:`\sigma = \mathrm{std}(D) / \mathbb{E}(D)`.
 
     Parameters
     ----------

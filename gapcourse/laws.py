@@ -107,8 +107,8 @@ class QuarterCircle(SingularValueLaw):
     It is the limit, as T grows, of :math:`\sqrt{T}` times the singular values of
     :math:`A_\perp = A - \frac1T 11^\top`, for a random Markov matrix A whose raw entries have a
     finite variance and :math:`\sigma = \mathrm{std}(D)/\mathbb{E}(D)`. The largest of them sits at
-    the edge :math:`2\sigma` if the fourth moment is finite too. If the raw
-    entries have a bounded density, the eigenvalues of :math:`\sqrt{T} A_\perp` fill the disc of radius
+    the edge :math:`2\sigma` if the fourth moment is finite too. If the raw entries have
+    a bounded density, the eigenvalues of :math:`\sqrt{T} A_\perp` fill the disc of radius
     :math:`\sigma` uniformly.
 
     Parameters

@@ -33,7 +33,8 @@ def draw() -> None:
     ax.plot([s[0], s[0]], [0, 1], color=figures.OUTLIER, linewidth=4)
     arrow = {"arrowstyle": "->", "color": figures.OUTLIER, "linewidth": 1.5}
     note = {"color": figures.OUTLIER, "ha": "right", "va": "bottom", "arrowprops": arrow}
-    ax.annotate("one value at 1:\nthe average of all tokens", (s[0], 1.2), (s[0] + 0.02, 3.5), **note)
+    words = "one value at 1:\nthe average of all tokens"
+    ax.annotate(words, (s[0], 1.2), (s[0] + 0.02, 3.5), **note)
     y = 7
     gap = {
         "arrowstyle": "<->",
