@@ -14,8 +14,8 @@ def remove_mean(A: Array, mask: Array | None = None) -> Array:
     .. math:: A_\perp = A\,(I - \tfrac1T 11^\top) = A - \tfrac1T (A1) 1^\top
 
     Each row loses its mean, which is 1/T. Exactly, for every row-stochastic A:
-    :math:`AA^\top = ee^\top + A_\perp A_\perp^\top` with :math:`e = 1/\sqrt T`, and the eigenvalues of :math:`A_\perp` are
-    those of A with one eigenvalue 1 replaced by 0.
+    :math:`AA^\top = ee^\top + A_\perp A_\perp^\top` with :math:`e = 1/\sqrt T`, and the eigenvalues
+    of :math:`A_\perp` are those of A with one eigenvalue 1 replaced by 0.
 
     With a mask the mean is taken over the visible tokens of each row and removed from them; hidden
     entries stay 0. The identities above then fail: it is another problem (chapter 08).
