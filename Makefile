@@ -24,17 +24,17 @@ export PYDEVD_DISABLE_FILE_VALIDATION = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help book test serve execute lint format clean colab repository pins libraries \
-        check-python check-code check-package check-notebooks check-book check-colab
+        check-code check-package check-notebooks check-book check-colab
 
 help: ## list what can be made
 	@echo "usage: make TARGET [PYTHON=python3.13] [PIP_ARGS='…']"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # ---------------------------------------------------------------- environment
-check-python:
+# Made once; PYTHON= names the one to make it with. `make clean` first, to make it with another.
+$(PY):
 	@$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else 'Python 3.11 or newer is needed, and $(PYTHON) is %d.%d. Name another: make $(MAKECMDGOALS) PYTHON=python3.12' % v[:2])"
 
-$(PY): | check-python
 	@echo "==> making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
@@ -51,6 +51,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 
 # ---------------------------------------------------------------- the two commands
 book: $(VENV)/.book ## build the book from a clean clone and print the page to open
+	@echo "==> using $(VENV), $$($(PY) --version)"
 	@$(MAKE) --no-print-directory build-html
 	@echo "==> the book is built. Open this page: $(CURDIR)/$(PAGE)"
 	@echo "    (the live demo too works from the file; 'make serve' serves the book at http://127.0.0.1:$(PORT)/)"
@@ -62,12 +63,13 @@ build-html:
 	@$(BIN)/jupyter-book build . -W -n --keep-going --quiet
 
 test: $(VENV)/.dev ## run every check that CI runs
+	@echo "==> using $(VENV), $$($(PY) --version)"
 	@$(MAKE) --no-print-directory check-code
 	@$(MAKE) --no-print-directory build-html
 	@$(MAKE) --no-print-directory check-package
 	@$(MAKE) --no-print-directory check-notebooks
 	@$(MAKE) --no-print-directory check-colab
-	@echo "==> make test: every check passed"
+	@echo "==> make test: every check passed$(if $(SKIP_BROWSER), but those in a browser: SKIP_BROWSER is set)"
 
 # ---------------------------------------------------------------- the checks, one by one
 check-code: $(VENV)/.dev ## lint, format and types
@@ -105,12 +107,13 @@ format: $(VENV)/.dev ## format code and notebooks
 	@$(BIN)/ruff format .
 
 repository: $(VENV)/.book ## change the repository's address everywhere (URL=https://github.com/you/your-fork)
+	@test -n "$(URL)" || { echo "name the new address: make repository URL=https://github.com/you/your-fork"; exit 2; }
 	@$(PY) tools/repository.py $(URL)
 
 libraries: $(VENV)/.dev ## renew the front-end libraries in _lib from their npm packages (needs npm)
 	@$(PY) tools/libraries.py
 
-pins: | check-python ## renew constraints.txt from the newest versions that pyproject.toml allows
+pins: ## renew constraints.txt from the newest versions that pyproject.toml allows
 	@rm -rf _build/pins && $(PYTHON) -m venv _build/pins
 	@_build/pins/bin/python -m pip install --quiet $(PIP_ARGS) -e ".[dev]"
 	@{ echo "# Exact pins, used by make and CI with -c. Renew them with: make pins"; \

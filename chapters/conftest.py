@@ -263,6 +263,9 @@ def faults(nb: Any) -> list[str]:
             )
         if exempt(cell) and not REASON.search(cell.source):
             found.append(say + "is exempt without a reason: # NBVAL_IGNORE_OUTPUT: why")
+        tags = cell.metadata.get("tags", [])
+        if exempt(cell) and any(tag.startswith("claim:") for tag in tags):
+            found.append(say + "carries a claim, so its output must be compared")
         figures = pictures(cell.outputs)
         if len(figures) > 1:
             found.append(

@@ -5,6 +5,7 @@ A value of the wrong kind (a string, a tensor, a float for a count) is a ``TypeE
 the right kind outside its range is a ``ValueError``.
 """
 
+import math
 import operator
 from typing import Any, TypeAlias
 
@@ -19,7 +20,10 @@ RNG: TypeAlias = int | np.random.Generator | None
 
 def shown(value: object) -> str:
     """Return a short text of a value, on one line, for an error message."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python does not write out a whole number of more than 4300 digits
+        return f"a very long {type(value).__name__}"
     return text if len(text) <= 100 else text[:97] + "..."
 
 
@@ -58,13 +62,46 @@ def whole(value: object, name: str, minimum: int = 1) -> int:
     return number
 
 
-def numbers(values: ArrayLike, name: str) -> Floats:
-    """Return real numbers, of any shape, as a float64 array without NaN."""
+def affordable(shape: tuple[int, ...], name: str) -> None:
+    """Refuse to make an array of float64 that would fill the memory."""
+    if math.prod(shape) > _MOST:
+        raise ValueError(
+            f"{name} must ask for at most {_MOST:.0e} entries (80 GB in float64), got shape "
+            f"{shown(shape)}; ask for fewer"
+        )
+
+
+def together(**arrays: Floats) -> None:
+    """Refuse arrays, given by their names, that don't broadcast."""
+    try:
+        np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError:
+        shapes = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
+        raise ValueError(
+            f"{' and '.join(arrays)} must broadcast together, got {shapes}; give them one shape, "
+            "or pass a single number for one of them"
+        ) from None
+
+
+def numbers(
+    values: ArrayLike, name: str, *, ndim: tuple[int, ...] = (), is_complex: bool = False
+) -> NDArray[Any]:
+    """Return numbers as a float64 (or complex128) array without NaN.
+
+    With ``ndim``, the array must have one of these numbers of dimensions, and an entry.
+    """
     if is_torch(values):
         raise TypeError(
             f"{name} must be numbers or a numpy array, got a torch tensor; pass {name}.numpy()"
         )
-    array = _numeric(values, name).astype(np.float64)
+    array = _numeric(values, name, is_complex=is_complex)
+    array = array.astype(np.complex128 if is_complex else np.float64)
+    if ndim == (0,) and array.ndim:
+        raise TypeError(f"{name} must be one number, got {shown(values)}; pass a single one")
+    if ndim and (array.ndim not in ndim or not array.size):
+        kinds = " or ".join(("one number", "a 1-D array", "a 2-D array")[n] for n in ndim)
+        remedy = "bring it into that shape" if array.size else "pass at least one number"
+        raise ValueError(f"{name} must be {kinds} and not empty, got shape {array.shape}; {remedy}")
     if np.isnan(array).any():
         raise ValueError(f"{name} must not contain NaN, got {shown(values)}; remove the NaN first")
     return array
@@ -73,38 +110,58 @@ def numbers(values: ArrayLike, name: str) -> Floats:
 def within(
     values: ArrayLike,
     name: str,
-    low: float,
+    low: float = -np.inf,
     high: float = np.inf,
     *,
     open_low: bool = False,
     is_whole: bool = False,
+    ndim: tuple[int, ...] = (),
     remedy: str,
 ) -> Floats:
     """Return finite real numbers that lie between ``low`` and ``high``, whole ones if asked."""
-    array = numbers(values, name)
+    array: Floats = numbers(values, name, ndim=ndim)
     good = np.isfinite(array) & (array <= high) & ((array > low) if open_low else (array >= low))
     if is_whole:
         good &= array == np.floor(array)
     if not good.all():
-        bound = f"above {low:g}" if open_low else f"at least {low:g}"
+        bounds = ["whole" if is_whole else "finite"]
+        if np.isfinite(low):
+            bounds.append(f"above {low:g}" if open_low else f"at least {low:g}")
         if np.isfinite(high):
-            bound += f" and at most {high:.12g}"
-        kind = "whole" if is_whole else "finite"
-        raise ValueError(f"{name} must be {kind} and {bound}, got {array[~good][0]:.12g}; {remedy}")
+            bounds.append(f"at most {high:.12g}")
+        got = f"{array[~good][0]:.12g}"
+        raise ValueError(f"{name} must be {' and '.join(bounds)}, got {got}; {remedy}")
     return array
 
 
 def positive(value: object, name: str, remedy: str) -> float:
     """Return one finite number above zero."""
-    array = within(value, name, 0, open_low=True, remedy=remedy)  # type: ignore[arg-type]
-    if array.ndim:
-        raise TypeError(f"{name} must be one number, got {shown(value)}; pass a single float")
-    return float(array)
+    return float(within(value, name, 0, open_low=True, ndim=(0,), remedy=remedy))  # type: ignore[arg-type]
 
 
 def plain(array: Floats) -> float | Floats:
     """Return a float where numbers came in, an array where an array did."""
     return float(array) if np.ndim(array) == 0 else array
+
+
+def scalar(number: Array) -> float:
+    """Return a float, for a check: of a tensor, without its gradient."""
+    return float(number.detach() if is_torch(number) else number)
+
+
+def dense(tensor: Array, name: str) -> Array:
+    """Return a torch tensor whose entries can be read one by one."""
+    layout = str(tensor.layout)
+    if layout != "torch.strided":
+        raise TypeError(
+            f"{name} must be a dense tensor, got layout {layout}; pass {name}.to_dense()"
+        )
+    if tensor.is_meta:
+        raise TypeError(
+            f"{name} must hold numbers, got a tensor on device meta, which has a shape only; make "
+            "it on the cpu or a gpu"
+        )
+    return tensor
 
 
 def matrix(value: Array, name: str, *, square: bool = False) -> tuple[Any, Array]:
@@ -113,7 +170,7 @@ def matrix(value: Array, name: str, *, square: bool = False) -> tuple[Any, Array
     A torch tensor stays one, on its device; all else becomes a numpy array. Floating types are
     kept, whole numbers become float64.
     """
-    array = value if is_torch(value) else _numeric(value, name)
+    array = dense(value, name) if is_torch(value) else _numeric(value, name)
     xp = array_api_compat.array_namespace(array)
     if xp.isdtype(array.dtype, ("bool", "complex floating")):  # a tensor; numpy has been asked
         raise TypeError(f"{name} must hold real numbers, got {array.dtype}; {_REAL}")
@@ -131,27 +188,34 @@ def matrix(value: Array, name: str, *, square: bool = False) -> tuple[Any, Array
         bad = array[~xp.isfinite(array)]
         raise ValueError(
             f"{name} must be finite, got {len(bad)} NaN or infinite entries, first "
-            f"{float(bad[0])}; remove them first"
+            f"{scalar(bad[0])}; remove them first"
         )
     return xp, array
 
 
+_MOST = 10**10
 _REAL = "pass real numbers, as int or float"
 
 
-def _numeric(values: object, name: str) -> NDArray[Any]:
-    """Return values as a numpy array of real numbers, whatever their shape."""
+def rectangular(values: object, name: str) -> NDArray[Any]:
+    """Return values as a numpy array, whatever their type and shape."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array; pass {name}.filled(...)")
     try:
-        array = np.asarray(values)
+        return np.asarray(values)
     except ValueError:
         raise ValueError(
             f"{name} must be a rectangular array, got rows of unequal length in {shown(values)}; "
             "make them equally long"
         ) from None
-    if array.dtype.kind not in "iuf":
+
+
+def _numeric(values: object, name: str, *, is_complex: bool = False) -> NDArray[Any]:
+    """Return values as a numpy array of numbers, real ones unless complex ones will do."""
+    array = rectangular(values, name)
+    if array.dtype.kind not in ("iufc" if is_complex else "iuf"):
+        kind, remedy = ("complex", "pass numbers") if is_complex else ("real", _REAL)
         raise TypeError(
-            f"{name} must hold real numbers, got {shown(values)} ({array.dtype.name}); {_REAL}"
+            f"{name} must hold {kind} numbers, got {shown(values)} ({array.dtype.name}); {remedy}"
         )
     return array

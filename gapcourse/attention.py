@@ -18,7 +18,7 @@ def remove_mean(A: Array, mask: Array | None = None) -> Array:
     of :math:`A_\perp` are those of A with one eigenvalue 1 replaced by 0.
 
     With a mask the mean is taken over the visible tokens of each row and removed from them; hidden
-    entries stay 0. The identities above then fail: it is another problem (chapter 08).
+    entries stay 0. The identities above then fail: it is another problem.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def remove_mean(A: Array, mask: Array | None = None) -> Array:
     Raises
     ------
     TypeError
-        Complex numbers, strings, objects; a mask that is not boolean.
+        Complex numbers, strings, objects; a sparse tensor; a mask that is not boolean.
     ValueError
         Rows that are not stochastic, NaN or infinity, not a square matrix, a mask that does not
         fit, a row that sees nothing, weight on hidden tokens.
@@ -54,21 +54,22 @@ def remove_mean(A: Array, mask: Array | None = None) -> Array:
     xp, A = _checks.matrix(A, "A", square=True)
     tolerance = float(xp.finfo(A.dtype).eps) ** 0.5
     sums = xp.sum(A, axis=-1, keepdims=True)
-    error = float(xp.max(xp.abs(sums - 1)))
+    error = _checks.scalar(xp.max(xp.abs(sums - 1)))
     if error > tolerance:
         raise ValueError(
             f"A must have rows with sum 1, within {tolerance:.1e}, got a sum off by {error:.3g}; "
             "divide each row by its sum"
         )
-    if float(xp.min(A)) < -tolerance:
+    least = _checks.scalar(xp.min(A))
+    if least < -tolerance:
         raise ValueError(
-            f"A must have entries of at least 0, got {float(xp.min(A)):.3g}; pass the attention "
+            f"A must have entries of at least 0, got {least:.3g}; pass the attention "
             "matrix itself, before anything is subtracted"
         )
     if mask is None:
         return A - sums / A.shape[-1]
     visible = _mask(xp, mask, A)
-    hidden_weight = float(xp.max(xp.where(visible, xp.zeros_like(A), xp.abs(A))))
+    hidden_weight = _checks.scalar(xp.max(xp.where(visible, xp.zeros_like(A), xp.abs(A))))
     if hidden_weight > tolerance:
         raise ValueError(
             f"A must be 0 where mask is False, got an entry of {hidden_weight:.3g} there; apply "
@@ -84,12 +85,16 @@ def _mask(xp: Any, mask: Array, A: Array) -> Array:
         raise TypeError(
             "mask must be of A's kind, got a torch tensor with a numpy A; pass mask.numpy()"
         )
-    visible = xp.asarray(mask, device=A.device) if _checks.is_torch(A) else xp.asarray(mask)
-    if visible.dtype != xp.bool:
+    visible = (
+        _checks.dense(mask, "mask") if _checks.is_torch(mask) else _checks.rectangular(mask, "mask")
+    )
+    if str(visible.dtype) not in ("bool", "torch.bool"):
         raise TypeError(
             f"mask must be boolean, True where a token is visible, got {visible.dtype}; "
             "pass mask.astype(bool), or mask == 0 for an additive one"
         )
+    if _checks.is_torch(A):
+        visible = xp.asarray(visible, device=A.device)
     try:
         visible = xp.broadcast_to(visible, A.shape)
     except (ValueError, RuntimeError):

@@ -359,6 +359,9 @@ function render({ model, el }) {
   root.className = "gap-demo";
   root.innerHTML = template(`gap-${++count}-${Math.random().toString(36).slice(2, 8)}`);
   el.append(root);
+  for (const control of root.querySelectorAll("input, select, button")) {
+    control.dataset.lmSuppressShortcuts = "true"; // JupyterLab leaves the keys to the control
+  }
   const input = (name) => root.querySelector(`[name=${name}]`);
   const note = (words) => { // written only when it changes, as screen readers speak it
     const place = root.querySelector(".gap-note");

@@ -60,7 +60,8 @@ def random_markov(
     TypeError
         An argument of the wrong kind.
     ValueError
-        ``size`` below 1, an unknown ensemble, a sigma or alpha that the ensemble can't have.
+        ``size`` below 1 or above 100000 (80 GB), an unknown ensemble, a sigma or alpha that the
+        ensemble can't have.
 
     References
     ----------
@@ -77,6 +78,7 @@ def random_markov(
     0.5
     """
     T = _checks.whole(size, "size")
+    _checks.affordable((T, T), "size")
     if not isinstance(entries, str):
         raise TypeError(
             f"entries must be a name, got {_checks.shown(entries)}; pass one of {ENTRIES}"
@@ -114,7 +116,7 @@ def isometric_input(tokens: int, dim: int, *, rng: RNG = None) -> Floats:
     TypeError
         An argument of the wrong kind.
     ValueError
-        ``tokens`` or ``dim`` below 1, or ``tokens`` above ``dim``.
+        ``tokens`` or ``dim`` below 1, ``tokens`` above ``dim``, or more than 1e10 entries (80 GB).
 
     References
     ----------
@@ -127,6 +129,7 @@ def isometric_input(tokens: int, dim: int, *, rng: RNG = None) -> Floats:
     True
     """
     T, d = _checks.whole(tokens, "tokens"), _checks.whole(dim, "dim")
+    _checks.affordable((T, d), "tokens and dim")
     if d < T:
         raise ValueError(
             f"tokens must be at most dim, got tokens={T}, dim={d}: dimension {d} holds no {T} "

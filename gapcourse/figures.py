@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import numbers
 import re
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
+
+from . import _checks
+from ._checks import Floats
 
 __all__ = [
     "Fit",
@@ -126,11 +130,8 @@ def panels(n: int) -> tuple[Figure, Sequence[Axes]]:
     ValueError
         If `n` is below 1.
     """
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
-        raise TypeError(f"n must be a whole number of panels, got {n!r}")
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}")
-    columns, rows = min(int(n), 2), (int(n) + 1) // 2
+    n = _checks.whole(n, "n")
+    columns, rows = min(n, 2), (n + 1) // 2
     height = 4.2 if n == 1 else 4.0 * rows
     fig, grid = plt.subplots(rows, columns, figsize=(7.2, height), squeeze=False)
     axes = list(grid.flat)
@@ -144,28 +145,59 @@ def panels(n: int) -> tuple[Figure, Sequence[Axes]]:
 
 def _axes(ax: object) -> Axes:
     if not isinstance(ax, Axes):
-        raise TypeError(f"ax must be a matplotlib axes, as figures.panel() gives; got {ax!r}")
+        raise TypeError(
+            f"ax must be matplotlib axes, got {_checks.shown(ax)}; pass those of figures.panel()"
+        )
     return ax
 
 
-def _array(values: ArrayLike, name: str, *, ndim: int = 1, kind: str = "real") -> NDArray[Any]:
-    """Return `values` as an array of numbers, or say what is wrong with them."""
-    if type(values).__module__.partition(".")[0] == "torch":
-        raise TypeError(f"{name} must be a numpy array, got a torch tensor: call .numpy() first")
-    array = np.asarray(values)
-    if array.dtype.kind not in ("iufc" if kind == "complex" else "iuf"):
-        raise TypeError(f"{name} must hold {kind} numbers, got dtype {array.dtype}")
-    if array.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
-    if array.size == 0:
-        raise ValueError(f"{name} is empty")
+def _figure(fig: object) -> Figure:
+    if not isinstance(fig, Figure):
+        raise TypeError(
+            f"fig must be a matplotlib figure, got {_checks.shown(fig)}; pass that of "
+            "figures.panel()"
+        )
+    return fig
+
+
+def _law(law: Law) -> Law:
+    edge = getattr(law, "edge", None)
+    if not callable(getattr(law, "pdf", None)) or not isinstance(edge, numbers.Real):
+        raise TypeError(
+            f"law must have a density pdf and a number edge, got {_checks.shown(law)}; pass an "
+            "object such as laws.QuarterCircle(1.0)"
+        )
+    return law
+
+
+def _array(values: ArrayLike, name: str, *ndim: int) -> Floats:
+    """Return finite numbers in one of these numbers of dimensions, one if none is given."""
+    return _checks.within(values, name, ndim=ndim or (1,), remedy="remove it first")
+
+
+def _not_negative(values: ArrayLike, name: str, *ndim: int) -> Floats:
+    remedy = "singular values are never negative: pass them as they are"
+    return _checks.within(values, name, 0, ndim=ndim or (1,), remedy=remedy)
+
+
+def _positive(values: ArrayLike, name: str, *ndim: int) -> Floats:
+    remedy = "log axes and ratios need numbers above 0: leave out the others"
+    return _checks.within(values, name, 0, open_low=True, ndim=ndim or (1,), remedy=remedy)
+
+
+def _complex(values: ArrayLike, name: str, *ndim: int) -> NDArray[np.complex128]:
+    array: NDArray[np.complex128] = _checks.numbers(values, name, ndim=ndim, is_complex=True)
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinity")
-    return array.astype(np.complex128 if kind == "complex" else np.float64)
+        raise ValueError(f"{name} must be finite, got {_checks.shown(values)}; remove it first")
+    return array
 
 
-def _scalar(value: object, name: str) -> float:
-    return float(_array(value, name, ndim=0))  # type: ignore[arg-type]
+def _same_shape(array: Floats, name: str, other: Floats, other_name: str) -> None:
+    if array.shape != other.shape:
+        raise ValueError(
+            f"{name} must have the shape of {other_name}, {other.shape}, got {array.shape}; pass "
+            "one value for each"
+        )
 
 
 def _number(x: float, digits: int = 3) -> str:
@@ -201,10 +233,14 @@ def describe(ax: Axes, sentence: str) -> None:
     Every plotting function of this module does so itself; call it for what you draw by hand.
     """
     if not isinstance(sentence, str):
-        raise TypeError(f"sentence must be a string, got {sentence!r}")
-    sentence = " ".join(sentence.split()).rstrip(".")
+        raise TypeError(
+            f"sentence must be a string, got {_checks.shown(sentence)}; pass str(...) of it"
+        )
+    given, sentence = sentence, " ".join(sentence.split()).rstrip(".")
     if not sentence:
-        raise ValueError("sentence is empty: say in words what the panel shows")
+        raise ValueError(
+            f"sentence must hold words, got {given!r}; say in words what the panel shows"
+        )
     if re.match(r"(?:a|[^\W\d_]{2,})\b", sentence):  # a word; a symbol such as s_2 keeps its case
         sentence = sentence[0].upper() + sentence[1:]
     _sentences.setdefault(_axes(ax), []).append(f"{sentence}.")
@@ -212,9 +248,7 @@ def describe(ax: Axes, sentence: str) -> None:
 
 def alt_text(fig: Figure) -> str:
     """Return the alternative text of a figure, panel by panel."""
-    if not isinstance(fig, Figure):
-        raise TypeError(f"fig must be a matplotlib figure, got {fig!r}")
-    said = [" ".join(_sentences[ax]) for ax in fig.axes if ax in _sentences]
+    said = [" ".join(_sentences[ax]) for ax in _figure(fig).axes if ax in _sentences]
     if len(said) < 2:
         return "".join(said)
     return " ".join(f"Panel {i} of {len(said)}: {text}" for i, text in enumerate(said, 1))
@@ -311,19 +345,18 @@ def spectrum(
     Raises
     ------
     TypeError, ValueError
-        If `ax` is no axes, or the numbers are empty, negative, NaN, or of the wrong shape.
+        If `ax` is no axes, `law` is no law, or the numbers are empty, negative, NaN, or of the
+        wrong shape.
     """
-    ax, data = _axes(ax), _array(values, "values")
-    if data.min() < 0:
-        raise ValueError(f"values must not be negative, got {data.min():.3g}")
-    reference = float(law.edge) if law is not None else float(np.quantile(data, 0.95))
+    ax, data = _axes(ax), _not_negative(values, "values")
+    reference = float(_law(law).edge) if law is not None else float(np.quantile(data, 0.95))
     reference = reference if reference > 0 else max(float(data.max()), 1.0)
     limit = max(1.1 * reference, 1.02 * min(float(data.max()), 3 * reference))
     marks = [
-        (None if mark is None else _scalar(mark, what), what)
+        (None if mark is None else float(_not_negative(mark, what, 0)), what)
         for mark, what in ((outlier, "outlier"), (prediction, "prediction"))
     ]
-    near = [m for m, _ in marks if m is not None and 0 <= m <= _FAR * reference]
+    near = [m for m, _ in marks if m is not None and m <= _FAR * reference]
     hidden = int(np.count_nonzero(data > limit))
     width = reference / min(max(round(1.5 * math.sqrt(data.size)), 10), 40)
     edges = np.arange(0, max(limit, float(data[data <= limit].max(initial=0))) + width, width)
@@ -387,15 +420,12 @@ def eigenvalue_cloud(
         If `ax` is no axes, the numbers are empty, NaN or of the wrong shape, or a radius is
         not positive.
     """
-    ax, z = _axes(ax), _array(eigenvalues, "eigenvalues", kind="complex")
+    ax, z = _axes(ax), _complex(eigenvalues, "eigenvalues", 1)
     circles = []
     for value, what in ((radius, "radius"), (prediction, "prediction")):
-        if value is None:
-            continue
-        r = _scalar(value, what)
-        if r <= 0:
-            raise ValueError(f"{what} must be positive, got {r:.3g}")
-        circles.append((r, what))
+        if value is not None:
+            circles.append((_checks.positive(value, what, "pass the radius of a circle"), what))
+    o = None if outlier is None else complex(_complex(outlier, "outlier", 0))
     modulus = np.abs(z)
     drawn = radius is not None
     reference = circles[0][0] if drawn else float(np.quantile(modulus, 0.95)) or 1.0
@@ -423,8 +453,7 @@ def eigenvalue_cloud(
     if hidden := z.size - shown.size:
         _beyond(ax, f"{hidden} more, up to {_number(modulus.max())}", MEASURED[0])
         says += f"; {hidden} of them lie outside the panel"
-    if outlier is not None:
-        o = complex(_array(outlier, "outlier", ndim=0, kind="complex"))
+    if o is not None:
         if abs(o) > _FAR * reference:
             _beyond(ax, f"outlier at {_number(o.real)}", OUTLIER, y=o.imag)
         else:
@@ -457,9 +486,9 @@ def ordered(
     ----------
     ax : matplotlib axes
     values : (n,) array
-        In any order.
+        Non-negative, in any order.
     predicted : (n,) array, optional
-        Predicted values in decreasing order, drawn as a dark line.
+        Non-negative, predicted values in decreasing order, drawn as a dark line.
     label : str
         Legend entry of the values.
     prediction : float, optional
@@ -472,11 +501,12 @@ def ordered(
     TypeError, ValueError
         If `ax` is no axes, or the numbers are empty, NaN, or of the wrong shape.
     """
-    ax, data = _axes(ax), np.sort(_array(values, "values"))[::-1]
+    ax, data = _axes(ax), np.sort(_not_negative(values, "values"))[::-1]
     rank = np.arange(1, data.size + 1)
-    theory = None if predicted is None else _array(predicted, "predicted")
-    if theory is not None and theory.shape != data.shape:
-        raise ValueError(f"predicted has shape {theory.shape}, values have {data.shape}")
+    theory = None if predicted is None else _not_negative(predicted, "predicted")
+    if theory is not None:
+        _same_shape(theory, "predicted", data, "values")
+    guess = None if prediction is None else float(_not_negative(prediction, "prediction", 0))
     ax.plot(rank, data, "o", color=MEASURED[0], alpha=0.75, mew=0, ls="none", label=label)
     says = f"{data.size} {name} in decreasing order"
     first = [_number(v) for v in data[:2]]
@@ -486,8 +516,7 @@ def ordered(
         ax.plot(rank[:1], theory[:1], "_", color=THEORY, ls="none", markersize=22, mew=2.2)
         ax.plot(rank[1:], theory[1:], color=THEORY, label="theory")
         says += f"; theory says {' and '.join(_number(v) for v in theory[:2])}"
-    if prediction is not None:
-        guess = _scalar(prediction, "prediction")
+    if guess is not None:
         ax.axhline(guess, color=PREDICTION, ls=(0, (4, 2)), label="your prediction")
         says += f"; your prediction is {_number(guess)}"
     ax.set_xscale("log")
@@ -538,19 +567,20 @@ def fit_rate(sizes: ArrayLike, measured: ArrayLike, predicted: ArrayLike | None 
 def _sweep_arrays(
     sizes: ArrayLike, measured: ArrayLike, predicted: ArrayLike | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
-    x = _array(sizes, "sizes")
-    y = _array(measured, "measured", ndim=np.ndim(measured) if np.ndim(measured) == 1 else 2)
+    x, y = _positive(sizes, "sizes"), _positive(measured, "measured", 1, 2)
     y = y.reshape(len(y), -1)
     if len(y) != len(x):
-        raise ValueError(f"measured has {len(y)} rows for {len(x)} sizes: one row a size")
-    theory = None if predicted is None else _array(predicted, "predicted")
-    if theory is not None and theory.shape != x.shape:
-        raise ValueError(f"predicted has shape {theory.shape}, sizes have {x.shape}")
-    for array, what in ((x, "sizes"), (y, "measured"), (theory, "predicted")):
-        if array is not None and array.min() <= 0:
-            raise ValueError(f"{what} must be positive on log axes, got {array.min():.3g}")
+        raise ValueError(
+            f"measured must have one row a size, got {len(y)} rows for {len(x)} sizes; pass it as "
+            "(sizes, seeds)"
+        )
+    theory = None if predicted is None else _positive(predicted, "predicted")
+    if theory is not None:
+        _same_shape(theory, "predicted", x, "sizes")
     if np.unique(x).size < 2:
-        raise ValueError(f"sizes must hold at least two different sizes, got {np.unique(x)}")
+        raise ValueError(
+            f"sizes must hold two different sizes, got {_checks.shown(sizes)}; add another"
+        )
     return x, y, theory
 
 
@@ -602,13 +632,10 @@ def sweep(
     theory = None if theory is None else theory[order]
     guess = None
     if prediction is not None:
-        level = np.ndim(prediction) == 0
-        raw = _array(prediction, "prediction", ndim=0 if level else 1)
-        if not level and raw.shape != x.shape:
-            raise ValueError(f"prediction has shape {raw.shape}, sizes have {x.shape}")
-        if raw.min() <= 0:
-            raise ValueError(f"prediction must be positive on log axes, got {raw.min():.3g}")
-        guess = np.full(x.shape, float(raw)) if level else raw[order]
+        guess = _positive(prediction, "prediction", 0, 1)
+        if guess.ndim:
+            _same_shape(guess, "prediction", x, "sizes")
+        guess = np.broadcast_to(guess, x.shape)[order]
     fit = fit_rate(x, y, theory)
     series = sum(line.get_marker() in MARKERS for line in ax.lines)
     color = MEASURED[series % len(MEASURED)] if color is None else color
@@ -688,14 +715,13 @@ def curve(
     ax, at, y = _axes(ax), _array(x, "x"), _array(measured, "measured")
     theory = _array(predicted, "predicted")
     for array, what in ((y, "measured"), (theory, "predicted")):
-        if array.shape != at.shape:
-            raise ValueError(f"{what} has shape {array.shape}, x has {at.shape}: one value an x")
+        _same_shape(array, what, at, "x")
+    height = None if level is None else float(_array(level, "level", 0))
     ax.plot(at, y, "o", color=MEASURED[0], ls="none", label=label, zorder=3)
     ax.plot(at, theory, color=THEORY, label="theory")
     says = f"{label} goes from {_number(y[0])} at {at[0]:g} to {_number(y[-1])} at {at[-1]:g}"
     says += f"; theory goes from {_number(theory[0])} to {_number(theory[-1])}"
-    if level is not None:
-        height = _scalar(level, "level")
+    if height is not None:
         ax.axhline(height, color=OUTLIER, ls=":", label=level_label)
         says += f"; the {level_label} is {_number(height)}"
     ax.grid(axis="y")
@@ -720,11 +746,8 @@ def parity(ax: Axes, predicted: ArrayLike, measured: ArrayLike, *, label: str = 
     TypeError, ValueError
         If `ax` is no axes, or the arrays are empty, NaN, not positive, or of different shapes.
     """
-    ax, x, y = _axes(ax), _array(predicted, "predicted"), _array(measured, "measured")
-    if x.shape != y.shape:
-        raise ValueError(f"predicted has shape {x.shape}, measured has {y.shape}: one value a draw")
-    if min(x.min(), y.min()) <= 0:
-        raise ValueError(f"values must be positive, got {min(x.min(), y.min()):.3g}")
+    ax, x, y = _axes(ax), _positive(predicted, "predicted"), _positive(measured, "measured")
+    _same_shape(y, "measured", x, "predicted")
     series = len(ax.collections)
     color, marker = MEASURED[series % len(MEASURED)], MARKERS[series % len(MARKERS)]
     ax.scatter(x, y, s=36, color=color, marker=marker, alpha=0.75, linewidths=0, label=label)
@@ -776,10 +799,8 @@ def summary(fig: Figure) -> list[dict[str, Any]]:
     One entry a panel: its words and, for every artist, count, mean, spread and nine points.
     Colours and sizes are not in it.
     """
-    if not isinstance(fig, Figure):
-        raise TypeError(f"fig must be a matplotlib figure, got {fig!r}")
     out = []
-    for ax in fig.axes:
+    for ax in _figure(fig).axes:
         artists = [
             _digest("line", np.column_stack(line.get_data()).astype(float), in_order=True)
             for line in ax.lines
@@ -820,7 +841,10 @@ def show(fig: Figure) -> None:
     """
     alt = alt_text(fig)
     if not alt:
-        raise ValueError("this figure has no alternative text: add a sentence with describe(ax, …)")
+        raise ValueError(
+            f"fig must have an alternative text, got {_checks.shown(fig)} without one; add a "
+            "sentence with describe(ax, …)"
+        )
     if not _in_notebook():
         plt.show()
         return

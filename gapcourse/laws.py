@@ -61,10 +61,16 @@ class SingularValueLaw(ABC):
         k = _checks.whole(k, "k", minimum=0)
         if k % 2:
             raise ValueError(
-                f"k must be even, got {k}: only even moments of singular values are traces; "
-                f"pass {k - 1} or {k + 1}"
+                f"k must be even, got {_checks.shown(k)}: only even moments of singular values are "
+                f"traces; pass {_checks.shown(k - 1)} or {_checks.shown(k + 1)}"
             )
-        return self._moment(k)
+        moment = self._moment(k)
+        if not math.isfinite(moment):
+            raise ValueError(
+                f"k must leave the moment below 1.8e308, the largest float64, got "
+                f"{_checks.shown(k)}; pass a smaller k"
+            )
+        return moment
 
     def rvs(self, size: int | tuple[int, ...], rng: RNG = None) -> Floats:
         """Draw independent values, an array of shape ``size``.
@@ -76,7 +82,8 @@ class SingularValueLaw(ABC):
             shape = tuple(_checks.whole(n, "size", minimum=0) for n in size)
         else:
             shape = (_checks.whole(size, "size", minimum=0),)
-        return self._ppf(_checks.generator(rng).random(shape))
+        _checks.affordable(shape, "size")
+        return np.asarray(self._ppf(_checks.generator(rng).random(shape)))
 
     def radius_ppf(self, t: ArrayLike) -> float | Floats:
         """Return the radius within which the fraction ``t`` of the eigenvalues lies."""
@@ -121,7 +128,8 @@ class QuarterCircle(SingularValueLaw):
     TypeError
         An argument of the wrong kind; a torch tensor (pass ``.numpy()``).
     ValueError
-        sigma not above 0 or not finite; NaN; a probability outside [0, 1]; an odd moment.
+        sigma not above 0 or not finite; NaN; a probability outside [0, 1]; a moment that is odd or
+        beyond float64.
 
     References
     ----------
@@ -196,12 +204,24 @@ class QuarterCircle(SingularValueLaw):
         return x
 
     def _moment(self, k: int) -> float:
-        n = k // 2  # sigma^k times the n-th Catalan number
-        share: float = math.comb(k, n) / ((n + 1) * 4**n)
-        return math.pow(self.edge, k) * share
+        n = min(k // 2, 10**300)  # from far below there on the result is 0 or infinite
+        try:
+            power = math.pow(self.edge, n)
+        except OverflowError:
+            return math.inf
+        return power * _catalan(n) * power  # the whole power could overflow before the moment does
 
     def _radius_ppf(self, t: Floats) -> Floats:
         return self.sigma * np.sqrt(t)
+
+
+def _catalan(n: int) -> float:
+    """Return the n-th Catalan number over 4^n."""
+    if n <= 10_000:
+        share: float = math.comb(2 * n, n) / ((n + 1) * 4**n)
+        return share
+    series = 1 - 1 / (8 * n) + 1 / (128 * n * n)  # Stirling's, the next term being below 5e-15
+    return series / math.sqrt(math.pi * n) / (n + 1)
 
 
 def _probability(values: ArrayLike, name: str) -> Floats:

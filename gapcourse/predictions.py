@@ -1,11 +1,12 @@
 r"""The theory of the course as functions: what to expect before anything is sampled.
 
 All of them take numbers or arrays (which broadcast) and return a float for numbers and an array for
-arrays. T counts tokens (whole, at least 1); sigma is std/mean of the raw entry of a random Markov
-matrix (above 0). Every formula is a limit for large T: read it where T is well above sigma².
+arrays. T counts tokens (whole, at least 1, and at least 2 where there is a second value); sigma is
+std/mean of the raw entry of a random Markov matrix (above 0). Every formula is a limit for large T:
+read it where T is well above sigma².
 
-A torch tensor, a string or an object raises `TypeError`; a number outside its range raises
-`ValueError`.
+A torch tensor, a string or an object raises `TypeError`; a number outside its range, or arrays that
+don't broadcast, raise `ValueError`.
 """
 
 import numpy as np
@@ -40,7 +41,7 @@ def first_singular_value(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     >>> round(first_singular_value(1600, 1.0), 6)
     1.000312
     """
-    T, sigma = _tokens(T), _sigma(sigma)
+    T, sigma = _tokens_and_sigma(T, sigma)
     return _checks.plain(np.sqrt(1 + sigma**2 / T))
 
 
@@ -58,7 +59,7 @@ def second_singular_value(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     >>> second_singular_value(400, 1.0)
     0.1
     """
-    T, sigma = _tokens(T), _sigma(sigma)
+    T, sigma = _tokens_and_sigma(T, sigma, least=2)
     return _checks.plain(2 * sigma / np.sqrt(T))
 
 
@@ -76,7 +77,7 @@ def second_eigenvalue(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     >>> second_eigenvalue(400, 1.0)
     0.05
     """
-    T, sigma = _tokens(T), _sigma(sigma)
+    T, sigma = _tokens_and_sigma(T, sigma, least=2)
     return _checks.plain(sigma / np.sqrt(T))
 
 
@@ -93,7 +94,7 @@ def spectral_gap(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     >>> round(spectral_gap(400, 1.0), 5)
     0.90125
     """
-    T, sigma = _tokens(T), _sigma(sigma)
+    T, sigma = _tokens_and_sigma(T, sigma, least=2)
     return _checks.plain(np.sqrt(1 + sigma**2 / T) - 2 * sigma / np.sqrt(T))
 
 
@@ -110,7 +111,7 @@ def frobenius_norm(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     >>> round(frobenius_norm(400, 1.0), 4)
     1.4142
     """
-    T, sigma = _tokens(T), _sigma(sigma)
+    T, sigma = _tokens_and_sigma(T, sigma)
     return _checks.plain(np.sqrt(1 + sigma**2) * np.ones_like(T))
 
 
@@ -127,7 +128,7 @@ def stable_rank(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     >>> round(stable_rank(400, 1.0), 3)
     1.995
     """
-    T, sigma = _tokens(T), _sigma(sigma)
+    T, sigma = _tokens_and_sigma(T, sigma)
     return _checks.plain((1 + sigma**2) / (1 + sigma**2 / T))
 
 
@@ -173,6 +174,7 @@ def spike_singular_value(theta: ArrayLike, sigma: ArrayLike) -> float | Floats:
     """
     theta = _checks.within(theta, "theta", 0, remedy="pass the size of the rank-one term")
     sigma = _sigma(sigma)
+    _checks.together(theta=theta, sigma=sigma)
     size = np.maximum(theta, sigma)  # at theta = sigma the two branches meet
     return _checks.plain(size + sigma**2 / size)
 
@@ -207,8 +209,12 @@ def heavy_tail_exponent(alpha: ArrayLike) -> float | Floats:
     return _checks.plain(np.maximum(2 / alpha - 1, -0.5))
 
 
-def _tokens(T: ArrayLike) -> Floats:
-    return _checks.within(T, "T", 1, is_whole=True, remedy="pass whole numbers of tokens")
+def _tokens_and_sigma(T: ArrayLike, sigma: ArrayLike, least: int = 1) -> tuple[Floats, Floats]:
+    remedy = f"pass whole numbers of tokens, {least} or more"
+    T = _checks.within(T, "T", least, is_whole=True, remedy=remedy)
+    sigma = _sigma(sigma)
+    _checks.together(T=T, sigma=sigma)
+    return T, sigma
 
 
 def _sigma(sigma: ArrayLike) -> Floats:

@@ -5,8 +5,8 @@ dimensions, and answers in kind: for a torch tensor a tensor on the same device;
 matrix a float where the answer is one number. Whole numbers count as float64, half precision is
 raised to float32.
 
-A tensor of strings, complex numbers or objects raises `TypeError`; an array that is not a matrix,
-is empty, or holds NaN or infinity raises `ValueError`.
+Strings, complex numbers, objects and sparse tensors raise `TypeError`; an array that is not a
+matrix, is empty, or holds NaN or infinity raises `ValueError`.
 """
 
 from typing import Any

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -106,7 +107,11 @@ AVOIDED = (
     r"\bobviously\b|\bclearly,|\btrivial|it is worth noting|let us dive|in this section we will"
     r"|initialization|\bmodeling\b|\bcolor of\b|\bbehavior\b|\bcenter\b|\bnormaliz|\bgeneraliz"
 )
-PRIVATE = r"/work/|/root/|/home/|/tmp/|\.\./shared|\bpypi\.org|\bregistry\.npmjs"
+# A path from the root of a file system, after a space, a quote or a bracket; or a package host.
+PRIVATE = (
+    r"(?<![^\s\"'`(\[=:])/(?:home|root|Users|Volumes|tmp|var|usr|opt|mnt|srv|work\w*)/"
+    r"|\b[A-Z]:\\|\bpypi\.org|\bregistry\.npmjs"
+)
 
 
 @every_text
@@ -175,9 +180,16 @@ def test_the_glossary_is_sorted_and_has_the_terms_of_the_chapters():
     block = re.search(r"```\{glossary\}\n(.*?)```", source(ROOT / "pages/glossary.md"), re.DOTALL)
     terms = [line for line in block[1].splitlines() if line and not line.startswith(" ")]
     assert terms == sorted(terms, key=str.lower)
-    wanted = {"Row-stochastic matrix", "Spectral gap", "Bulk", "Outlier", "Circular law"}
-    wanted |= {"Quarter-circle law", "Rank collapse", "Stable rank", "i.i.d.", "Heavy tail"}
-    assert wanted <= set(terms)
+    defined = {term for p in CHAPTERS for term in re.findall(r"\*\*([a-z][a-z -]+)\*\*", source(p))}
+    assert {"spectral gap", "circular law", "stable rank"} <= defined
+    assert defined <= set(map(str.lower, terms)), "a chapter sets a new term in **bold**"
+    texts = [source(path) for path in (*PAGES, CLAIMS) if path.stem != "glossary"]
+    texts += [path.read_text(encoding="utf-8") for path in CHAPTERS]  # captions and code, too
+    used = re.sub(r"[\s-]+", " ", " ".join(texts)).lower()
+    unused = [
+        t for t in terms if not re.search(rf"\b{re.escape(t.lower().replace('-', ' '))}", used)
+    ]
+    assert not unused, f"terms that the book never uses: {unused}"
 
 
 # --- README ---------------------------------------------------------------------------------------
@@ -197,6 +209,83 @@ def test_the_example_of_the_api_page_runs():
     exec(code, scope)
     assert abs(scope["s2"] / scope["edge"] - 1) < 0.05
     assert 1 <= scope["s1"] < 1.01
+
+
+# --- numbers in words -----------------------------------------------------------------------------
+
+NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(?:(?: × 10\^|e)(-?\d+))?(?!\w|\.\d)")
+NOT_A_VALUE = (
+    r"\[\(\d+\)\]\(#[\w-]+\)|\]\([^)]*\)"  # links
+    r"|\^\{[^{}]*\}|\^\d|_\{[^{}]*\}|\\[td]?frac(?:\{[^{}]*\}|\d){2}"  # exponents, fractions
+)
+BY_HAND = {  # what no cell shows: the words, the values behind them, and why
+    "the middle 80 %": [100 * (0.9 - 0.1)],  # the band of figures.sweep
+    "0.6 % at $T = 512$": [38 * 512 ** (-2 / 3), 512],  # 0.38 T^(-2/3)
+    "$s_2$ is 0.02": [2 / 10_000**0.5],  # quiz 3: T = 10,000, sigma = 1
+    "root mean square 0.01": [1 / 10_000**0.5],  # the same
+    "(a) 2.8": [8**0.5],  # quiz 4
+    "down to 1.11 at $k = 20$": [(21**21 / 20**20) ** (1 / 40), 20],  # quiz 5: formula (11)
+    "that is 1.961": [2 * 50 / 51],  # exercise 1
+    "\\sqrt{1000} = 7.9$": [1000, 1000**0.5 / 4],  # exercise 2
+    "\\sqrt{\\ln(1 + \\sigma^2)} = 2.04$": [math.log(1 + 1000 / 16) ** 0.5],  # the same
+    "between 2.5 and 2.6": [2.5, (27 / 4) ** 0.5],  # exercise 4: below its limit, as seen
+    "Section 2.2": [2.2],  # of the paper
+}
+
+
+def numbers(text):
+    """Return the numbers of a text as they are written, with their values."""
+    text = re.sub(r"(?<=\d)(?:\{,\}|[,_])(?=\d{3})", "", text)
+    return [(digits, float(f"{digits}e{ten or 0}")) for digits, ten in NUMBER.findall(text)]
+
+
+def unseen(text, *sources, whole=10):
+    """Return the numbers of a text that none of the sources shows at the text's own rounding."""
+
+    def look(text, values):
+        for digits, value in numbers(re.sub(NOT_A_VALUE, "", text)):
+            half = 0.5000001 * 10.0 ** -len(digits.partition(".")[2])
+            if ("." in digits or value >= whole) and all(abs(value - v) > half for v in values):
+                yield digits
+
+    for words, values in BY_HAND.items():
+        text = text if any(look(words, values)) else text.replace(words, "")
+    return list(look(text, [value for part in sources for _, value in numbers(part)]))
+
+
+def cells_of(path):
+    """Return of each cell its kind, source, caption, and what it shows in words."""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        book = cell["metadata"].get("mystnb", {})
+        shown = [book.get("image", {}).get("alt", "")]
+        shown += ["".join(output.get("text", "")) for output in cell.get("outputs", [])]
+        caption = book.get("figure", {}).get("caption", "")
+        yield cell["cell_type"], "".join(cell["source"]), caption, "\n".join(shown)
+
+
+@every_chapter
+def test_a_number_in_a_caption_is_one_of_its_figure(path):
+    code, wrong = "", {}
+    for kind, text, caption, shown in cells_of(path):
+        code += text + "\n" if kind == "code" else ""
+        if found := unseen(caption, shown, code):
+            wrong[caption] = found
+    assert not wrong, f"neither shown nor set: {wrong}"
+
+
+@every_chapter
+def test_a_decimal_number_in_prose_is_shown_by_a_cell(path):
+    shown = [
+        part for kind, text, _, out in cells_of(path) if kind == "code" for part in (text, out)
+    ]
+    shown += re.findall(r"```python\n.*?```", source(path), re.DOTALL)  # of solutions
+    wrong = unseen(prose(source(path)), *shown, whole=math.inf)
+    assert not wrong, f"no cell shows {wrong}: correct them, or derive them in BY_HAND"
+
+
+def test_what_is_derived_by_hand_still_stands_somewhere():
+    text = " ".join(source(p) + " ".join(c[2] for c in cells_of(p)) for p in CHAPTERS)
+    assert [words for words in BY_HAND if words not in text] == []
 
 
 # --- the frame of a chapter -----------------------------------------------------------------------
@@ -285,3 +374,15 @@ def test_theorems_open_with_plain_words_and_name_their_source(path):
     for theorem in found:
         assert re.search(r":label: \S+\n\n\*\*.+?\*\*", theorem)
         assert "*Source: " in theorem
+
+
+@every_chapter
+def test_equations_count_and_links_show_their_numbers(path):
+    text = source(path)
+    equations = re.findall(r"(?:\\tag\{(\d+)\}\s*)?^\$\$ \((eq-[\w-]+)\)", text, re.MULTILINE)
+    number = {label: str(i) for i, (_, label) in enumerate(equations, 1)}
+    assert [(tag, label) for label, tag in number.items()] == equations
+    assert text.count(r"\tag{") == len(equations)
+    for _, cell, caption, _ in cells_of(path):
+        for shown, label in re.findall(r"\[\((\d+)\)\]\(#(eq-[\w-]+)\)", cell + caption):
+            assert shown == number.get(label), f"[({shown})](#{label})"

@@ -12,7 +12,7 @@ import shutil
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -56,10 +56,25 @@ pytestmark = pytest.mark.skipif(
 
 def browser_program() -> str | None:
     """Path of an installed Chromium or Chrome."""
-    if named := os.environ.get("CHROMIUM"):
-        return shutil.which(named)
-    found = (shutil.which(name) for name in (*BROWSERS.split(), *PLACES))
-    return next((path for path in found if path), None)
+    named = os.environ.get("CHROMIUM")
+    found = map(shutil.which, [named] if named else [*BROWSERS.split(), *PLACES])
+    return next(filter(None, found), None)
+
+
+def missing() -> str:
+    """Say what these checks need and do not find; an empty text where they can run."""
+    if not (BOOK / "index.html").exists():
+        return "There is no built book in _build/html: run make book first."
+    if browser_program():
+        return ""
+    named = os.environ.get("CHROMIUM")
+    return f"CHROMIUM={named} is no program that can be run." if named else NO_BROWSER
+
+
+def test_what_the_checks_need_is_there():
+    """Fail once, and in words; the others skip."""
+    if lacking := missing():
+        pytest.fail(lacking, pytrace=False)
 
 
 # ---------------------------------------------------------------- server and browser
@@ -98,8 +113,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def base():
-    if not (BOOK / "index.html").exists():
-        pytest.fail("There is no built book in _build/html: run make book first.")
+    if lacking := missing():
+        pytest.skip(lacking)
     handler = functools.partial(Handler, directory=str(BOOK))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -109,12 +124,12 @@ def base():
 
 @pytest.fixture(scope="module")
 def browser():
-    if not (program := browser_program()):
-        pytest.fail(NO_BROWSER)
+    if lacking := missing():
+        pytest.skip(lacking)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=browser_program(), args=FLAGS)
         yield chromium
         chromium.close()
 
@@ -134,6 +149,9 @@ class Visit:
     width: int = 0
     reports: list[str] = field(default_factory=list)
     colab: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
 
 
 def open_page(page, base: str, path: str) -> Visit:
@@ -173,6 +191,9 @@ def open_page(page, base: str, path: str) -> Visit:
             reports: all("a.report-error").map((a) => a.href),
             colab: all("a[href*='colab.research.google.com/']")
                 .filter((a) => a.closest(".article-header-buttons")).map((a) => a.href),
+            silent: all("article img").filter((i) => !i.alt.trim()).map((i) => i.src),
+            links: all("article a[href]").map((a) => a.href),
+            ids: all("[id]").map((e) => e.id),
         };
     }""")
     for name, value in found.items():
@@ -224,6 +245,25 @@ def test_mathematics_is_typeset(visits):
     )
     assert not wrong, wrong
     assert visits[DEMO].typeset > 0
+
+
+def test_pictures_have_words(visits):
+    wrong = problems(visits, without_alt=lambda _, v: v.silent)
+    assert not wrong, wrong
+
+
+def test_local_links_lead_somewhere(visits, base):
+    def leads(link: str) -> bool:
+        target = urlsplit(link)
+        path, place = unquote(target.path).lstrip("/"), unquote(target.fragment)
+        known = visits[path].ids if path in visits else []
+        return (BOOK / path).is_file() and (not place or place in known)
+
+    wrong = problems(
+        visits,
+        dead=lambda _, v: [x for x in v.links if x.startswith((base, "file:")) and not leads(x)],
+    )
+    assert not wrong, wrong
 
 
 def test_weight_on_the_wire(visits):

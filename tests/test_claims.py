@@ -36,6 +36,10 @@ def test_ids_are_unique_and_fit_for_links():
 
 @each_claim
 def test_fields(claim):
+    assert isinstance(claim.get("formulas"), list), (
+        f"claims.yml: say which functions of the package state {claim['id']}, for the mutation "
+        "test to make wrong: formulas: [gapcourse.predictions.…], or formulas: [] if none does"
+    )
     assert set(claim) - {"formulas"} == ledger.FIELDS
     assert all(isinstance(claim[field], str) and claim[field].strip() for field in ledger.FIELDS)
     assert claim["kind"] in ledger.KINDS
@@ -47,7 +51,7 @@ def test_fields(claim):
 @each_claim
 def test_named_things_exist(claim):
     assert claim["test"] == f"tests/test_claims.py::test_claim[{claim['id']}]"
-    for formula in claim.get("formulas", []):
+    for formula in claim.get("formulas") or []:
         assert callable(pkgutil.resolve_name(formula)), formula
 
 

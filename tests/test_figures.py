@@ -86,6 +86,50 @@ def test_ordered(ax):
     assert labels(ax) == ["measured", "theory", "your prediction"]
 
 
+def test_curve(ax):
+    figures.curve(ax, [2, 3, 5], [1.5, 1.2, 1.1], [1.4, 1.25, 1.05], label="stretch", level=1.0)
+    assert figures.alt_text(ax.figure) == (
+        "Stretch goes from 1.50 at 2 to 1.10 at 5; theory goes from 1.40 to 1.05; "
+        "the limit is 1.00."
+    )
+    assert labels(ax) == ["stretch", "theory", "limit"]
+
+
+def test_curves_on_the_same_axes(ax):
+    figures.curve(ax, [1, 2], [1.0, -2.0], [1.1, -2.1], label="first")
+    figures.curve(ax, [1, 2], [3.0, 40.0], [3.0, 40.0], label="second", level=5, level_label="top")
+    assert labels(ax) == ["first", "theory", "second", "top"]
+    assert numbers(figures.alt_text(ax.figure)) == [
+        *(1, 1, -2, 2, 1.1, -2.1),
+        *(3, 1, 40, 2, 3, 40, 5),
+    ]
+    assert ax.get_ylim()[0] < -2.1
+    assert ax.get_ylim()[1] > 40
+
+
+def test_parity(ax):
+    figures.parity(ax, [1.0, 2.0, 4.0], [0.5, 2.0, 8.0], label="pareto")
+    assert figures.alt_text(ax.figure) == (
+        "Pareto: 3 draws with measured values from 0.500 to 8.00, on average 50 % from the "
+        "predicted ones."
+    )
+    assert labels(ax) == ["pareto", "theory"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted", "measured")
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[1, 0.5], [2, 2], [4, 8]])
+    np.testing.assert_array_equal(ax.lines[0].get_data(), [[0.5, 8], [0.5, 8]])
+
+
+def test_a_second_parity_takes_the_next_colour_and_lengthens_the_diagonal(ax):
+    figures.parity(ax, [1.0, 2.0], [1.0, 2.0], label="first")
+    figures.parity(ax, [4.0, 10.0], [5.0, 10.0], label="second")
+    assert labels(ax) == ["first", "second", "theory"]
+    colors = [mpl.colors.to_hex(cloud.get_facecolor()[0]) for cloud in ax.collections]
+    assert colors == list(figures.MEASURED[:2])
+    (diagonal,) = ax.lines
+    np.testing.assert_array_equal(diagonal.get_data(), [[1, 10], [1, 10]])
+    assert numbers(figures.alt_text(ax.figure)) == [2, 1, 2, 0, 2, 5, 10, 10]
+
+
 def test_theory_is_a_dark_line_over_the_measurement_and_the_prediction_dashed(ax):
     figures.sweep(ax, SIZES, 1 / SIZES, 1.1 / SIZES, prediction=0.01)
     lines = {line.get_label(): line for line in ax.lines}
@@ -165,48 +209,136 @@ def test_without_spread_or_spare_points_there_is_no_error():
 # --- bad input ------------------------------------------------------------------------------------
 
 NAN, INF = math.nan, math.inf
+EMPTY = r"must be a 1-D array and not empty, got shape \(0,\); pass at least"
+NOT_1D = r"must be a 1-D array and not empty, got shape \(1, 1\); bring"
+RAGGED = [[1], [1, 2]]
+UNEVEN = r"must be a rectangular array, .*in \[\[1\], \[1, 2\]\]; make them"
+LAW = "must have a density pdf and a number edge"
+spectrum, cloud, ordered, sweep = (
+    figures.spectrum,
+    figures.eigenvalue_cloud,
+    figures.ordered,
+    figures.sweep,
+)
+curve, parity = figures.curve, figures.parity
 BAD = [
-    (lambda ax: figures.spectrum(ax, []), ValueError, "values is empty"),
-    (lambda ax: figures.spectrum(ax, [1, NAN]), ValueError, "values must be finite"),
-    (lambda ax: figures.spectrum(ax, [1, INF]), ValueError, "values must be finite"),
-    (lambda ax: figures.spectrum(ax, [-1.0]), ValueError, "must not be negative, got -1"),
-    (lambda ax: figures.spectrum(ax, [[1.0]]), ValueError, r"values must have 1 .*shape \(1, 1\)"),
-    (lambda ax: figures.spectrum(ax, [1j]), TypeError, "values must hold real numbers"),
-    (lambda ax: figures.spectrum(ax, ["a"]), TypeError, "values must hold real numbers"),
-    (lambda ax: figures.spectrum(ax, [1.0], outlier=NAN), ValueError, "outlier must be finite"),
-    (lambda ax: figures.spectrum(ax, [1.0], prediction="x"), TypeError, "prediction must hold"),
-    (lambda ax: figures.spectrum("ax", [1.0]), TypeError, "ax must be a matplotlib axes"),
-    (lambda ax: figures.spectrum(ax.figure, [1.0]), TypeError, "ax must be a matplotlib axes"),
-    (lambda ax: figures.eigenvalue_cloud(ax, []), ValueError, "eigenvalues is empty"),
-    (lambda ax: figures.eigenvalue_cloud(ax, [1j], 0.0), ValueError, "radius must be positive"),
-    (lambda ax: figures.eigenvalue_cloud(ax, [1j], NAN), ValueError, "radius must be finite"),
-    (lambda ax: figures.eigenvalue_cloud(ax, [object()]), TypeError, "complex numbers"),
-    (lambda ax: figures.ordered(ax, [1.0, 2.0], [1.0]), ValueError, r"predicted has shape \(1,\)"),
-    (lambda ax: figures.sweep(ax, [1, 2], [1, 2, 3]), ValueError, "3 rows for 2 sizes"),
-    (lambda ax: figures.sweep(ax, [1, 2], [[[1]]]), ValueError, "measured must have 2"),
-    (lambda ax: figures.sweep(ax, [1, 2], [1, 0]), ValueError, "measured must be positive"),
-    (lambda ax: figures.sweep(ax, [0, 2], [1, 1]), ValueError, "sizes must be positive"),
-    (lambda ax: figures.sweep(ax, [2, 2], [1, 1]), ValueError, "two different sizes"),
-    (lambda ax: figures.sweep(ax, [1, 2], [1, 2], [1]), ValueError, r"predicted has shape"),
-    (lambda ax: figures.sweep(ax, [1, 2], [1, 2], [1, -1]), ValueError, "predicted must be pos"),
-    (lambda ax: figures.sweep(ax, [1, 2], [1, 2], prediction=[1]), ValueError, "prediction has sh"),
-    (lambda ax: figures.sweep(ax, [1, 2], [1, 2], prediction=-1), ValueError, "prediction must be"),
-    (lambda ax: figures.describe(ax, " . "), ValueError, "sentence is empty"),
-    (lambda ax: figures.describe(ax, 3), TypeError, "sentence must be a string"),
-    (lambda ax: figures.panels(0), ValueError, "n must be at least 1"),
-    (lambda ax: figures.panels(1.5), TypeError, "n must be a whole number"),
-    (lambda ax: figures.panels(True), TypeError, "n must be a whole number"),
-    (lambda ax: figures.show(ax), TypeError, "fig must be a matplotlib figure"),
-    (lambda ax: figures.show(ax.figure), ValueError, "no alternative text"),
-    (lambda ax: figures.alt_text(ax), TypeError, "fig must be"),
-    (lambda ax: figures.summary(ax), TypeError, "fig must be"),
+    (lambda ax: spectrum(ax, []), ValueError, f"values {EMPTY}"),
+    (lambda ax: spectrum(ax, [1, NAN]), ValueError, r"values .*NaN, got \[1, nan\]; remove"),
+    (lambda ax: spectrum(ax, [1, INF]), ValueError, "values must be finite .*got inf; "),
+    (lambda ax: spectrum(ax, [-1.0]), ValueError, "values .*at least 0, got -1; .*pass them"),
+    (lambda ax: spectrum(ax, [[1.0]]), ValueError, f"values {NOT_1D}"),
+    (lambda ax: spectrum(ax, RAGGED), ValueError, f"values {UNEVEN}"),
+    (lambda ax: spectrum(ax, [1j]), TypeError, r"values .*real numbers, got \[1j\] .*; pass real"),
+    (
+        lambda ax: spectrum(ax, ["a"]),
+        TypeError,
+        r"values .*real numbers, got \['a'\] .*; pass real",
+    ),
+    (lambda ax: spectrum(ax, [1.0], outlier=NAN), ValueError, "outlier .*got nan; remove"),
+    (lambda ax: spectrum(ax, [1.0], outlier=-2), ValueError, "outlier .*got -2; .*pass"),
+    (lambda ax: spectrum(ax, [1.0], prediction="x"), TypeError, "prediction .*'x'.*; pass real"),
+    (lambda ax: spectrum(ax, [1.0], prediction=-1), ValueError, "prediction .*got -1; .*pass"),
+    (
+        lambda ax: spectrum(ax, [1.0], prediction=[2]),
+        TypeError,
+        r"prediction .*got \[2\]; pass a s",
+    ),
+    (lambda ax: spectrum(ax, [1.0], "quarter"), TypeError, f"law {LAW}, got 'quarter'; pass an ob"),
+    (lambda ax: spectrum(ax, [1.0], QuarterCircle), TypeError, f"law {LAW}, got <class.*; pass an"),
+    (lambda ax: spectrum("ax", [1.0]), TypeError, "ax must be matplotlib axes, got 'ax'; pass"),
+    (lambda ax: spectrum(ax.figure, [1.0]), TypeError, "ax must .*got <Figure.*; pass those of"),
+    (lambda ax: cloud(ax, []), ValueError, f"eigenvalues {EMPTY}"),
+    (lambda ax: cloud(ax, [1j * INF]), ValueError, "eigenvalues .*; remove"),
+    (lambda ax: cloud(ax, [INF]), ValueError, r"eigenvalues must be finite, got \[inf\]; remove"),
+    (lambda ax: cloud(ax, RAGGED), ValueError, f"eigenvalues {UNEVEN}"),
+    (lambda ax: cloud(ax, [1j], 0.0), ValueError, "radius must .*above 0, got 0; pass the"),
+    (lambda ax: cloud(ax, [1j], NAN), ValueError, "radius .*NaN, got nan; remove"),
+    (lambda ax: cloud(ax, [1j], prediction=-1), ValueError, "prediction .*got -1; pass the"),
+    (lambda ax: cloud(ax, [1j], outlier=[1]), TypeError, r"outlier .*got \[1\]; pass a single"),
+    (
+        lambda ax: cloud(ax, [object()]),
+        TypeError,
+        "eigenvalues .*complex numbers, got .*; pass num",
+    ),
+    (lambda ax: ordered(ax, [1.0, -2]), ValueError, "values .*at least 0, got -2; .*pass"),
+    (lambda ax: ordered(ax, [1.0], [-3]), ValueError, "predicted .*at least 0, got -3; .*pass"),
+    (lambda ax: ordered(ax, [1.0], prediction=-1), ValueError, "prediction .*got -1; .*pass"),
+    (
+        lambda ax: ordered(ax, [1.0, 2.0], [1.0]),
+        ValueError,
+        r"predicted must have the shape of values, \(2,\), got \(1,\); pass one",
+    ),
+    (
+        lambda ax: sweep(ax, [1, 2], [1, 2, 3]),
+        ValueError,
+        "measured .*got 3 rows for 2 sizes; pass it as",
+    ),
+    (
+        lambda ax: sweep(ax, [1, 2], [[[1]]]),
+        ValueError,
+        r"measured must be a 1-D array or a 2-D array .*\(1, 1, 1\); bring",
+    ),
+    (lambda ax: sweep(ax, [1, 2], RAGGED), ValueError, f"measured {UNEVEN}"),
+    (lambda ax: sweep(ax, [1, 2], [1, 0]), ValueError, "measured .*above 0, got 0; log axes"),
+    (lambda ax: sweep(ax, [0, 2], [1, 1]), ValueError, "sizes .*above 0, got 0; log axes"),
+    (lambda ax: sweep(ax, [2, 2], [1, 1]), ValueError, r"sizes .*two .*got \[2, 2\]; add another"),
+    (
+        lambda ax: sweep(ax, [1, 2], [1, 2], [1]),
+        ValueError,
+        r"predicted .*sizes, .*got \(1,\); pass",
+    ),
+    (lambda ax: sweep(ax, [1, 2], [1, 2], [1, -1]), ValueError, "predicted .*got -1; log axes"),
+    (
+        lambda ax: sweep(ax, [1, 2], [1, 2], prediction=[1]),
+        ValueError,
+        r"prediction must have the shape of sizes, \(2,\), got \(1,\); pass one",
+    ),
+    (
+        lambda ax: sweep(ax, [1, 2], [1, 2], prediction=-1),
+        ValueError,
+        "prediction .*above 0, got -1; log axes",
+    ),
+    (lambda ax: curve(ax, [], [], []), ValueError, f"x {EMPTY}"),
+    (
+        lambda ax: curve(ax, [1, 2], [1], [1, 2]),
+        ValueError,
+        r"measured .* x, .*got \(1,\); pass one",
+    ),
+    (lambda ax: curve(ax, [1], [1], [1, 2]), ValueError, r"predicted .* x, .*got \(2,\); pass one"),
+    (lambda ax: curve(ax, [1], [INF], [1]), ValueError, "measured must be finite, got inf; remove"),
+    (lambda ax: curve(ax, [1], [1], [1], level=NAN), ValueError, "level .*got nan; remove"),
+    (lambda ax: curve(ax, [1], [1], [1], level="a"), TypeError, "level .*'a'.*; pass real"),
+    (lambda ax: curve(ax, [1], RAGGED, [1]), ValueError, f"measured {UNEVEN}"),
+    (lambda ax: curve(1, [1], [1], [1]), TypeError, "ax must .*got 1; pass those"),
+    (lambda ax: parity(ax, [1], []), ValueError, f"measured {EMPTY}"),
+    (
+        lambda ax: parity(ax, [1], [1, 2]),
+        ValueError,
+        r"measured .*predicted, .*got \(2,\); pass one",
+    ),
+    (lambda ax: parity(ax, [0], [1]), ValueError, "predicted .*above 0, got 0; log"),
+    (lambda ax: parity(ax, [1], [-1]), ValueError, "measured .*above 0, got -1; log"),
+    (lambda ax: figures.describe(ax, " . "), ValueError, "sentence .*got ' . '; say in words"),
+    (lambda ax: figures.describe(ax, 3), TypeError, "sentence must be a string, got 3; pass"),
+    (lambda ax: figures.panels(0), ValueError, "n .*at least 1, got 0; pass 1 or more"),
+    (
+        lambda ax: figures.panels(1.5),
+        TypeError,
+        r"n must be a whole number.*got 1\.5 .*; pass an int",
+    ),
+    (lambda ax: figures.panels(True), TypeError, "n must be a whole number.*got True .*; pass an"),
+    (lambda ax: figures.show(ax), TypeError, "fig must .*got <Axes.*; pass that of"),
+    (lambda ax: figures.show(ax.figure), ValueError, "fig .*alternative text, got <Fig.*; add a s"),
+    (lambda ax: figures.alt_text(ax), TypeError, "fig must .*got <Axes.*; pass that of"),
+    (lambda ax: figures.summary(ax), TypeError, "fig must .*got <Axes.*; pass that of"),
 ]
 
 
 @pytest.mark.parametrize(("call", "error", "says"), BAD)
 def test_bad_input_is_refused_in_words(ax, call, error, says):
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=f"^{says}"):
         call(ax)
+    assert not ax.has_data()  # refused before anything is drawn
 
 
 @pytest.mark.parametrize("dtype", [int, np.float32])

@@ -228,6 +228,10 @@ def _tag(cells):
     cells["number"].metadata["tags"] = ["nbval-ignore-output"]
 
 
+def _exempt_claim(cells):
+    cells["exempt"].metadata["tags"] = ["claim:second-singular-value"]
+
+
 def _skip(cells):
     cells["number"].source = "# NBVAL_SKIP\n" + cells["number"].source
 
@@ -265,6 +269,7 @@ def test_a_figure_more_or_less_is_not_the_same(net, executed):
         (_unpublished, "end the cell with figures.show"),
         (_two_figures, "publishes 2 figures"),
         (_tag, "exempt without a reason"),
+        (_exempt_claim, "carries a claim"),
         (_skip, "skips the check"),
         (_skip_tag, "skips the check"),
         (_unrun, "1 of 5 code cells have not been run"),

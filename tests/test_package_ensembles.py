@@ -282,6 +282,22 @@ def test_wrong_parameters(arguments, error, message):
         random_markov(5, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("size", "got"),
+    [
+        (100_001, r"\(100001, 100001\)"),
+        (10**400, r"\(1000"),
+        pytest.param(10**5000, "a very", id="very long"),
+    ],
+)
+def test_too_large_for_the_memory(size, got):
+    message = rf"must ask for at most 1e\+10 entries \(80 GB.*got shape {got}.*; ask for fewer"
+    with pytest.raises(ValueError, match=f"^size {message}"):
+        random_markov(size)
+    with pytest.raises(ValueError, match=f"^tokens and dim {message}"):
+        isometric_input(size, size)
+
+
 def test_more_tokens_than_dimensions():
     with pytest.raises(ValueError, match=r"tokens .*tokens=5, dim=4.*fewer tokens or a larger dim"):
         isometric_input(5, 4)

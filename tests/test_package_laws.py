@@ -1,6 +1,7 @@
 """The quarter circle: mass, quantiles, moments, refusals."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -35,6 +36,25 @@ def test_moments_are_catalan_numbers():
     assert [QuarterCircle(1.0).moment(2 * n) for n in range(6)] == [1, 1, 2, 5, 14, 42]
     assert QuarterCircle(0.5).moment(4) == 2 / 16
     assert QuarterCircle(0.01).moment(2000) == 0  # no overflow on the way
+
+
+def test_large_moments():
+    one = Fraction(math.comb(1030, 515), 516)  # above the power 2^1030, which float64 can't hold
+    assert QuarterCircle(1).moment(1030) == pytest.approx(float(one), rel=1e-14)
+    assert math.log2(QuarterCircle(1).moment(1030)) == pytest.approx(1015.66, abs=0.01)
+    for n in (10_000, 10_001):  # exact below, a series above
+        exact = Fraction(math.comb(2 * n, n), (n + 1) * 4**n)
+        assert QuarterCircle(0.5).moment(2 * n) == pytest.approx(float(exact), rel=1e-14)
+    assert QuarterCircle(0.5).moment(10**400) == 0
+
+
+@pytest.mark.parametrize(
+    ("k", "got"),
+    [(1060, "1060"), (10**400, "1000"), pytest.param(10**5000, "a very long int", id="very long")],
+)
+def test_moments_beyond_float64(k, got):
+    with pytest.raises(ValueError, match=rf"^k must .*1\.8e308.*got {got}.*; pass a smaller k"):
+        QuarterCircle(1).moment(k)
 
 
 def test_outside_the_support():
@@ -76,6 +96,8 @@ def test_sampling():
     x = law.rvs(n, rng=1)
     np.testing.assert_array_equal(x, law.rvs((n,), rng=np.random.default_rng(1)))
     assert law.rvs((2, 3), rng=0).shape == (2, 3)
+    assert isinstance(law.rvs((), rng=0), np.ndarray)
+    assert law.rvs((), rng=0).shape == ()
     # Kolmogorov: P(sup |F_n - F| > 2/sqrt(n)) < 7e-4.
     distance = np.abs(law.cdf(np.sort(x)) - (np.arange(n) + 0.5) / n).max()
     assert distance < 2 / math.sqrt(n)
@@ -188,5 +210,7 @@ def test_wrong_moment(k, error, message):
 def test_wrong_sample_size(size):
     with pytest.raises(ValueError, match=r"size .*got -1"):
         QuarterCircle(1.0).rvs(size)
+    with pytest.raises(ValueError, match=r"size .*80 GB.*got shape \(1000.*; ask for fewer"):
+        QuarterCircle(1.0).rvs(10**400)
     with pytest.raises(TypeError, match=r"rng .*True"):
         QuarterCircle(1.0).rvs(2, rng=True)

@@ -127,8 +127,26 @@ def test_wrong_T_and_sigma(function, value, error, message):
 
 @pytest.mark.parametrize("function", OF_T_AND_SIGMA)
 def test_T_is_whole(function):
-    with pytest.raises(ValueError, match=r"T must be whole and at least 1, got 10\.5; pass whole"):
+    with pytest.raises(ValueError, match=r"T must be whole and at least \d, got 10\.5; pass whole"):
         function([10, 10.5], 1.0)
+
+
+@pytest.mark.parametrize("function", OF_T_AND_SIGMA)
+def test_one_token_has_no_second_value(function):
+    if function in (p.second_singular_value, p.second_eigenvalue, p.spectral_gap):
+        with pytest.raises(ValueError, match=r"T .*at least 2, got 1; pass .*tokens, 2 or more"):
+            function([1, 2], 1.0)
+        assert function(2, 0.1) > 0
+    else:
+        assert function(1, 0.1) >= 1
+
+
+@pytest.mark.parametrize("function", [*OF_T_AND_SIGMA, p.spike_singular_value])
+def test_arguments_that_do_not_broadcast(function):
+    first = "theta" if function is p.spike_singular_value else "T"
+    message = rf"^{first} and sigma must .*{first} of shape \(3,\) and sigma of shape \(2,\); give"
+    with pytest.raises(ValueError, match=message):
+        function([10, 20, 30], [1.0, 2.0])
 
 
 @pytest.mark.parametrize(

@@ -234,6 +234,48 @@ def test_masks_for_tensors():
         remove_mean(torch.tensor(A), torch.ones(4, 4, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("function", [*ALL, remove_mean])
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_tensors_without_readable_entries(function, layout):
+    torch = pytest.importorskip("torch", reason="torch is an extra of the package")
+    name = rf"^(?P<name>[AMX]) must .*torch\.sparse_{layout}; pass (?P=name)\.to_dense\(\)"
+    with pytest.raises(TypeError, match=name):
+        function(torch.eye(3).to_sparse(layout=getattr(torch, f"sparse_{layout}")))
+    with pytest.raises(TypeError, match=r"^[AMX] must .*device meta.*; make it on the cpu"):
+        function(torch.eye(3, device="meta"))
+
+
+def test_masks_without_readable_entries():
+    torch = pytest.importorskip("torch", reason="torch is an extra of the package")
+    mask = torch.ones(3, 3, dtype=torch.bool)
+    with pytest.raises(TypeError, match=r"^mask must .*torch\.sparse_coo; pass mask\.to_dense"):
+        remove_mean(torch.eye(3), mask.to_sparse())
+    with pytest.raises(TypeError, match=r"^mask must .*device meta.*; make it on the cpu"):
+        remove_mean(torch.eye(3), mask.to("meta"))
+    with pytest.raises(ValueError, match=r"mask .*unequal length in \[\[True\], .*make them"):
+        remove_mean(torch.eye(2), [[True], [True, False]])
+    with pytest.raises(TypeError, match=r"mask must be boolean.*object; pass mask"):
+        remove_mean(torch.eye(2), np.eye(2, dtype=object))
+
+
+@pytest.mark.filterwarnings("error")
+def test_checks_leave_gradients_alone():
+    torch = pytest.importorskip("torch", reason="torch is an extra of the package")
+    A, mask = causal(4)
+    for which in (None, mask):
+        tensor = torch.tensor(A, requires_grad=True)
+        result = remove_mean(tensor, which)
+        assert result.requires_grad
+        result[3, 3].backward()
+        np.testing.assert_allclose(tensor.grad[3], [-0.25, -0.25, -0.25, 0.75])
+    with pytest.raises(ValueError, match=r"A .*at least 0, got -0\.5; pass"):
+        remove_mean(torch.tensor([[1.5, -0.5], [0.5, 0.5]], requires_grad=True))
+    for function in (*ALL, remove_mean):
+        with pytest.raises(ValueError, match=r"^[AMX] must .*finite, got 4 .*nan; remove"):
+            function(torch.full((2, 2), math.nan, requires_grad=True))
+
+
 def test_single_precision_rows_are_stochastic_enough():
     A = random_markov(500, rng=0).astype(np.float32)
     P = remove_mean(A)
@@ -259,6 +301,7 @@ def test_rows_that_are_not_stochastic(A, message):
     ("mask", "error", "message"),
     [
         (np.ones((2, 2)), TypeError, "mask must be boolean.*float64; pass mask"),
+        ([[True], [True, False]], ValueError, r"mask .*unequal length in \[\[True\], .*make them"),
         ("causal", TypeError, "mask must be boolean.*; pass mask"),
         (np.ones((3, 3), dtype=bool), ValueError, r"mask .*\(2, 2\), got shape \(3, 3\); pass"),
         (np.array([[True, True], [False, False]]), ValueError, "mask .*row of False only; unmask"),
