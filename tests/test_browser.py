@@ -352,6 +352,8 @@ def test_controls_by_keyboard(demo):
     assert len(start["pictures"]) == 2
     assert start["width"] <= 0
     controls = demo.locator(".gap-demo").first
+    # In JupyterLab the notebook would take the arrow keys of a control that does not say so.
+    assert controls.locator("[data-lm-suppress-shortcuts]").count() == 4
     controls.locator("[name=tokens]").focus()
     demo.keyboard.press("ArrowRight")
     more_tokens = shown(demo)
