@@ -165,7 +165,12 @@ class ExecutionStatus(Page):
 
 def title(claim: dict[str, Any]) -> str:
     """Return a claim's heading, made from its id."""
-    words = str(claim["id"]).replace("-", " ").replace("markov", "Markov")
+    words = (
+        str(claim["id"])
+        .replace("-", " ")
+        .replace("markov", "Markov")
+        .replace("lognormal", "log-normal")
+    )
     return words[0].upper() + words[1:]
 
 

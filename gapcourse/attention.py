@@ -11,7 +11,8 @@ __all__ = ["remove_mean"]
 def remove_mean(A: Array, mask: Array | None = None) -> Array:
     r"""Remove the rank-one part that every row-stochastic matrix has.
 
-    .. math:: A_\perp = A\,(I - \tfrac1T 11^\top) = A - \tfrac1T (A1) 1^\top
+    .. math:: A_\perp = A\,(I - \tfrac1T \mathbf 1\mathbf 1^\top)
+           = A - \tfrac1T (A\mathbf 1) \mathbf 1^\top
 
     Each row loses its mean, which is 1/T. Exactly, for every row-stochastic A:
     :math:`AA^\top = ee^\top + A_\perp A_\perp^\top` with :math:`e = 1/\sqrt T`, and the eigenvalues

@@ -49,7 +49,10 @@ ENSEMBLES: dict[str, dict[str, str | float]] = {
     "bernoulli": _ensemble("Bernoulli (sparse)", *SIGMA, _WIDE),
     "pareto": _ensemble("Pareto (heavy tail)", *SIGMA, _WIDE),
 }
-"""Ensembles that the demo draws from, each with the range of sigma and why it ends there."""
+"""Ensembles that the demo draws from, each with the range of sigma and why it ends there.
+
+:meta hide-value:
+"""
 
 
 class SpectrumDemo(anywidget.AnyWidget):

@@ -112,10 +112,10 @@ class QuarterCircle(SingularValueLaw):
     .. math:: f(x) = \frac{1}{\pi\sigma^2}\sqrt{4\sigma^2 - x^2}, \qquad 0 \le x \le 2\sigma.
 
     It is the limit, as T grows, of :math:`\sqrt{T}` times the singular values of
-    :math:`A_\perp = A - \frac1T 11^\top`, for a random Markov matrix A whose raw entries have a
-    finite variance and :math:`\sigma = \mathrm{std}(D)/\mathbb{E}(D)`. The largest of them sits at
-    the edge :math:`2\sigma` if the fourth moment is finite too. If the raw entries have
-    a bounded density, the eigenvalues of :math:`\sqrt{T} A_\perp` fill the disc of radius
+    :math:`A_\perp = A - \frac1T \mathbf 1\mathbf 1^\top`, for a random Markov matrix A whose raw
+    entries have a finite variance and :math:`\sigma = \mathrm{std}(D)/\mathbb{E}(D)`. The largest
+    of them sits at the edge :math:`2\sigma` if the fourth moment is finite too. If the raw entries
+    have a bounded density, the eigenvalues of :math:`\sqrt{T} A_\perp` fill the disc of radius
     :math:`\sigma` uniformly.
 
     Parameters

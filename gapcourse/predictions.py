@@ -50,7 +50,8 @@ def second_singular_value(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
 
     .. math:: s_2(A) \sim 2\sigma/\sqrt{T}
 
-    Conditions: i.i.d. raw entries with a finite fourth moment; heavy but finite ones (log-normal)
+    Conditions: i.i.d. raw entries with a finite fourth moment; entries with a heavy tail but finite
+    moments (log-normal)
     approach it slowly and from above. The bulk below it is `gapcourse.laws.QuarterCircle`: Chafaï
     (2010) for uniform Dirichlet rows; Bordenave, Caputo and Chafaï (2012).
 
@@ -118,7 +119,7 @@ def frobenius_norm(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
 def stable_rank(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     r"""Return the stable rank of a random Markov matrix.
 
-    .. math:: \mathrm{sr}(A) = \|A\|_F^2/\|A\|_2^2 \approx (1 + \sigma^2)/(1 + \sigma^2/T)
+    .. math:: \mathrm{sr}(A) = \|A\|_F^2/\|A\|^2 \approx (1 + \sigma^2)/(1 + \sigma^2/T)
 
     It tends to 1 + sigma², not to 1: the collapse appears in the token covariance, not in A.
     Conditions: finite variance. Derived in chapter 03 of this course.

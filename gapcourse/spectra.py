@@ -134,7 +134,7 @@ def spectral_gap(A: Array) -> Array:
 
 
 def stable_rank(M: Array) -> Array:
-    r"""Return the stable rank :math:`\mathrm{sr}(M) = \|M\|_F^2/\|M\|_2^2` of the matrix given.
+    r"""Return the stable rank :math:`\mathrm{sr}(M) = \|M\|_F^2/\|M\|^2` of the matrix given.
 
     It lies between 1 and the rank, and changes little when small singular values do. The stable
     rank of a token covariance is ``stable_rank(X @ X.T)``; where it is close to 1, use

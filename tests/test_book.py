@@ -230,7 +230,7 @@ BY_HAND = {  # what no cell shows: the words, the values behind them, and why
     "that is 1.961": [2 * 50 / 51],  # exercise 1
     "\\sqrt{1000} = 7.9$": [1000, 1000**0.5 / 4],  # exercise 2
     "\\sqrt{\\ln(1 + \\sigma^2)} = 2.04$": [math.log(1 + 1000 / 16) ** 0.5],  # the same
-    "between 2.5 and 2.6": [2.5, (27 / 4) ** 0.5],  # exercise 4: below its limit, as seen
+    "about 2.6: the formula": [(27 / 4) ** 0.5],  # exercise 4
     "Section 2.2": [2.2],  # of the paper
 }
 
