@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from . import _checks
 from ._checks import RNG, Floats
+from ._roots import bisect
 
-__all__ = ["QuarterCircle", "SingularValueLaw"]
+__all__ = ["FussCatalan", "MarchenkoPastur", "QuarterCircle", "SingularValueLaw"]
 
 
 class SingularValueLaw(ABC):
@@ -215,6 +216,258 @@ class QuarterCircle(SingularValueLaw):
         return self.sigma * np.sqrt(t)
 
 
+@dataclass(frozen=True)
+class MarchenkoPastur(SingularValueLaw):
+    r"""Marchenko-Pastur law, of singular values: a large rectangular matrix of independent noise.
+
+    .. math::
+
+        f(x) = \frac{\sqrt{(x_+^2 - x^2)(x^2 - x_-^2)}}{\pi\sigma^2 \lambda x}, \qquad
+        x_\pm = \sigma\,|1 \pm \sqrt\lambda|,
+
+    for the ratio :math:`\lambda` of rows to columns, between the edges :math:`x_-` and
+    :math:`x_+`. It is the limit law of the square roots of the eigenvalues of
+    :math:`M M^\top`, one for each *row* of M, if the entries of M are independent with mean 0 and
+    variance :math:`\sigma^2/\text{columns}`. With more rows than columns a share
+    :math:`1 - 1/\lambda` of them is zero (the atom). Ratio 1 gives `QuarterCircle`.
+
+    Parameters
+    ----------
+    ratio : float
+        Rows over columns, above 0.
+    sigma : float
+        Standard deviation of an entry times the root of the number of columns, above 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `QuarterCircle`; a moment with k above 20,000.
+
+    References
+    ----------
+    Marchenko and Pastur (1967). For the edges as limits of the largest and smallest singular value
+    a finite fourth moment is needed; Bai and Yin (1993).
+
+    Examples
+    --------
+    >>> law = MarchenkoPastur(ratio=4.0)
+    >>> law.lower_edge, law.edge, law.atom, law.moment(4)
+    (1.0, 3.0, 0.75, 5.0)
+    """
+
+    ratio: float
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        ratio = _checks.positive(self.ratio, "ratio", "pass rows/columns, such as 0.5")
+        sigma = _checks.positive(self.sigma, "sigma", "pass the scale of an entry, such as 1.0")
+        object.__setattr__(self, "ratio", ratio)
+        object.__setattr__(self, "sigma", sigma)
+
+    @property
+    def edge(self) -> float:
+        """Largest point of the support, sigma (1 + sqrt(ratio))."""
+        return self.sigma * (1 + math.sqrt(self.ratio))
+
+    @property
+    def lower_edge(self) -> float:
+        """Smallest point of the support (the atom apart), sigma |1 - sqrt(ratio)|."""
+        return self.sigma * abs(1 - math.sqrt(self.ratio))
+
+    @property
+    def atom(self) -> float:
+        """Probability of the value zero, 1 - 1/ratio for a ratio above 1."""
+        return max(0.0, 1 - 1 / self.ratio)
+
+    @classmethod
+    def fit(cls, values: ArrayLike) -> "MarchenkoPastur":
+        r"""Estimate ratio and sigma, from :math:`\mathbb{E}x^2=\sigma^2` and the fourth moment.
+
+        The latter is :math:`\sigma^4(1+\lambda)`. Pass one value for each row, the zeros of a
+        matrix with more rows than columns included (``numpy`` leaves them out): without them the
+        answer is the law of the transpose.
+
+        Parameters
+        ----------
+        values : array_like of non-negative numbers, any shape, not all equal
+
+        Examples
+        --------
+        >>> MarchenkoPastur.fit([0, 0, 1, 1])
+        MarchenkoPastur(ratio=1.0, sigma=0.7071067811865476)
+        """
+        array = _checks.within(values, "values", 0, remedy="pass singular values")
+        if array.size == 0 or array.min() == array.max():
+            raise ValueError(
+                f"values must hold two different numbers, got {_checks.shown(values)}; pass all "
+                "singular values of a matrix of noise"
+            )
+        scale = array.max()
+        square = np.square(array / scale)
+        ratio = np.var(square) / np.mean(square) ** 2
+        return cls(float(ratio), float(scale * np.sqrt(np.mean(square))))
+
+    # With p = sqrt(ratio), or 1/sqrt(ratio) above 1 (the transpose's), the angle w between 0 and pi
+    # with x^2 = x_-^2 + (x_+^2 - x_-^2) sin^2(w/2) has the density (2/pi) sin^2(w)/(1 + p^2 - 2p
+    # cos w) among the values that are not zero; _share is its integral.
+
+    def _angle(self, x: Floats) -> Floats:
+        low, high = self.lower_edge, self.edge
+        y = np.clip(x, low, high)
+        part = (y - low) / (high - low) * (y + low) / (high + low)
+        return 2 * np.arcsin(np.sqrt(part))
+
+    def _share(self, angle: Floats) -> Floats:
+        p = math.sqrt(min(self.ratio, 1 / self.ratio))
+        sine = p * np.sin(angle)
+        turn = np.arctan2(sine, 1 - p * np.cos(angle))
+        return (angle + turn + (sine - turn) / p**2) / math.pi
+
+    def _pdf(self, x: Floats) -> Floats:
+        low, high = self.lower_edge, self.edge
+        inside = (x >= low) & (x <= high) & (x > 0)
+        y = np.where(inside, x, high) / self.sigma
+        low, high = low / self.sigma, high / self.sigma
+        if low == 0:  # the quarter circle, whose density at 0 is not 0
+            inside, y = (x >= 0) & (x <= self.edge), np.clip(x / self.sigma, 0, high)
+            density = np.sqrt((high - y) * (high + y))
+        else:
+            density = np.sqrt((high - y) * (high + y) * (y - low) * (y + low)) / y
+        return np.where(inside, density / (math.pi * self.sigma * self.ratio), 0.0)
+
+    def _cdf(self, x: Floats) -> Floats:
+        share = np.clip(self._share(self._angle(x)), 0, 1)
+        return np.where(x < 0, 0.0, self.atom + (1 - self.atom) * share)
+
+    def _ppf(self, q: Floats) -> Floats:
+        share = (q - self.atom) / (1 - self.atom)
+        angle = bisect(lambda w: self._share(w) - share, np.zeros_like(q), np.full_like(q, math.pi))
+        low, high = self.lower_edge, self.edge
+        x = np.hypot(low, math.sqrt((high - low) * (high + low)) * np.sin(angle / 2))
+        x = np.where(q == 1, high, np.minimum(x, high))
+        return np.where(q <= self.atom, low if self.atom == 0 else 0.0, x)
+
+    def _moment(self, k: int) -> float:
+        n = _half(k)
+        if n == 0:
+            return 1.0
+        # The sum of Narayana numbers, C(n, r) C(n - 1, r)/(r + 1) ratio^r, from ratios of terms.
+        r = np.arange(n - 1)
+        steps = math.log(self.ratio) + np.log((n - r) * (n - 1 - r) / ((r + 1) * (r + 2)))
+        logs = np.concatenate([[0.0], np.cumsum(steps)])
+        top = logs.max()
+        log = top + math.log(math.fsum(np.exp(logs - top))) + k * math.log(self.sigma)
+        return _exp(log)
+
+
+@dataclass(frozen=True)
+class FussCatalan(SingularValueLaw):
+    r"""Fuss-Catalan law: singular values of a product of independent square noise matrices.
+
+    With n = order, for :math:`0 < t < \pi/(n+1)`,
+
+    .. math::
+
+        x^2 = \frac{\sin^{n+1}((n+1)t)}{\sin t\,\sin^n(nt)}, \qquad
+        f(x) = \frac{2}{\pi x}\,\frac{\sin((n+1)t)\,\sin t}{\sin(nt)}.
+
+    It is the limit law, as T grows, for the product of n independent (T, T) matrices whose entries
+    are independent with mean 0 and variance 1/T. The moment of order 2k is the Fuss-Catalan number
+    :math:`\binom{(n+1)k}{k}/(nk+1)`; the edge is :math:`\sqrt{(n+1)^{n+1}/n^n}`. Order 1 is
+    ``QuarterCircle(1)``. The fraction t of the eigenvalues lies within the radius
+    :math:`t^{n/2}`.
+
+    Parameters
+    ----------
+    order : int
+        Number of factors, at least 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `QuarterCircle`; an order that is not a whole number of 1 to 1000; a moment with k above
+        20,000.
+
+    References
+    ----------
+    Alexeev, Götze and Tikhomirov (2010) for the limit. The density follows from
+    :math:`x^2 = w^{n+1}/(w-1)`, which the generating function w of the moments solves, with
+    :math:`w = e^{it}\sin((n+1)t)/\sin(nt)`.
+
+    Examples
+    --------
+    >>> law = FussCatalan(order=2)
+    >>> [law.moment(k) for k in (2, 4, 6)]
+    [1.0, 3.0, 12.0]
+    >>> round(law.edge, 4), law.radius_ppf(0.25)
+    (2.5981, 0.25)
+    """
+
+    order: int
+
+    def __post_init__(self) -> None:
+        order = _checks.whole(self.order, "order")
+        if order > 1000:
+            raise ValueError(f"order must be at most 1000, got {order}; pass fewer factors")
+        object.__setattr__(self, "order", order)
+
+    @property
+    def edge(self) -> float:
+        """Largest point of the support, the root of (n+1)^(n+1)/n^n."""
+        n = self.order
+        return math.sqrt((n + 1) * (1 + 1 / n) ** n)
+
+    # The angle y = pi - (n+1) t grows with x, from 0 to pi.
+
+    def _sines(self, y: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return sin((n+1)t), sin t and sin(nt), exact at both ends."""
+        n, rest = self.order, math.pi - y
+        t = rest / (n + 1)
+        return np.sin(np.minimum(y, rest)), np.sin(t), np.sin(np.minimum(n * t, y + t))
+
+    def _value(self, y: Floats) -> Floats:
+        n = self.order
+        big, one, many = (np.where(y < math.pi, sine, 1.0) for sine in self._sines(y))
+        x = np.sqrt(big / one * (big / many) ** n)
+        return np.where(y < math.pi, np.minimum(x, self.edge), self.edge)
+
+    def _angle(self, x: Floats) -> Floats:
+        x = np.clip(x, 0, self.edge)
+        return bisect(lambda y: self._value(y) - x, np.zeros_like(x), np.full_like(x, math.pi))
+
+    def _pdf(self, x: Floats) -> Floats:
+        inside = (x >= 0) & (x < self.edge)
+        x = np.where(inside, x, self.edge / 2)
+        big, one, many = self._sines(self._angle(x))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            density = 2 / math.pi * big * one / many / x
+        at_zero = 2 / math.pi if self.order == 1 else math.inf
+        return np.where(inside, np.where(x > 0, density, at_zero), 0.0)
+
+    def _cdf(self, x: Floats) -> Floats:
+        return np.where(x > 0, self._below(self._angle(x)), 0.0)
+
+    def _below(self, y: Floats) -> Floats:
+        """Return the probability of the values whose angle is below y."""
+        big, one, many = self._sines(y)
+        many = np.where(many > 0, many, 1.0)
+        return (y + self.order * big * one / many) / math.pi
+
+    def _ppf(self, q: Floats) -> Floats:
+        y = bisect(lambda y: self._below(y) - q, np.zeros_like(q), np.full_like(q, math.pi))
+        return np.where(q == 1, self.edge, np.where(q == 0, 0.0, self._value(y)))
+
+    def _moment(self, k: int) -> float:
+        m = _half(k)
+        try:
+            return float(math.comb((self.order + 1) * m, m) // (self.order * m + 1))
+        except OverflowError:
+            return math.inf
+
+    def _radius_ppf(self, t: Floats) -> Floats:
+        return t ** (self.order / 2)
+
+
 def _catalan(n: int) -> float:
     """Return the n-th Catalan number over 4^n."""
     if n <= 10_000:
@@ -222,6 +475,20 @@ def _catalan(n: int) -> float:
         return share
     series = 1 - 1 / (8 * n) + 1 / (128 * n * n)  # Stirling's, the next term being below 5e-15
     return series / math.sqrt(math.pi * n) / (n + 1)
+
+
+def _half(k: int) -> int:
+    """Return k/2 for a moment that is summed or multiplied out."""
+    if k > 20_000:
+        raise ValueError(f"k must be at most 20000 here, got {_checks.shown(k)}; pass a smaller k")
+    return k // 2
+
+
+def _exp(log: float) -> float:
+    try:
+        return math.exp(log)
+    except OverflowError:
+        return math.inf
 
 
 def _probability(values: ArrayLike, name: str) -> Floats:

@@ -41,7 +41,8 @@ def package():
                 members = {k: v for k, v in vars(thing).items() if not k.startswith("_")}
                 names |= set(members)
                 arguments |= parameters(thing)
-                functions = [v for v in members.values() if inspect.isfunction(v)]
+                methods = (getattr(thing, k) for k in members)
+                functions = [m for m in methods if inspect.isroutine(m)]  # class methods too
             else:
                 functions = [thing] if inspect.isfunction(thing) else []
             arguments = arguments.union(*(parameters(f) for f in functions))
