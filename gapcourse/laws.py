@@ -251,8 +251,10 @@ class MarchenkoPastur(SingularValueLaw):
     Examples
     --------
     >>> law = MarchenkoPastur(ratio=4.0)
-    >>> law.lower_edge, law.edge, law.atom, law.moment(4)
-    (1.0, 3.0, 0.75, 5.0)
+    >>> law.lower_edge, law.edge, law.atom
+    (1.0, 3.0, 0.75)
+    >>> round(law.moment(4), 12)
+    5.0
     """
 
     ratio: float
