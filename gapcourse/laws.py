@@ -5,16 +5,25 @@ All are laws of singular values, never of their squares or of eigenvalues.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammainc
 
 from . import _checks
+from ._bulk import Bulk, hermite
 from ._checks import RNG, Floats
 from ._roots import bisect
 
-__all__ = ["FussCatalan", "MarchenkoPastur", "QuarterCircle", "SingularValueLaw"]
+__all__ = [
+    "AttentionBulk",
+    "FussCatalan",
+    "MarchenkoPastur",
+    "QuarterCircle",
+    "SingularValueLaw",
+]
 
 
 class SingularValueLaw(ABC):
@@ -468,6 +477,202 @@ class FussCatalan(SingularValueLaw):
 
     def _radius_ppf(self, t: Floats) -> Floats:
         return t ** (self.order / 2)
+
+
+@dataclass(frozen=True)
+class AttentionBulk(SingularValueLaw):
+    r"""Bulk law of an attention matrix at initialisation: a linear part plus independent noise.
+
+    The entries f(S)/T of the matrix come from logits :math:`S = s\,QK^\top/\sqrt{d_k}`, Q and K of
+    shape (T, d_k) with independent entries of mean 0 and variance 1. They depend on each other.
+    With the linear part's size c1, the noise's size c2 and the ratio :math:`c = T/d_k`, the Cauchy
+    transform G of the law, made symmetric, solves
+
+    .. math:: x = \frac1G + c_2^2\,G + \frac{c_1^2\,G}{1 - c\,c_1^2 G^2}.
+
+    It is the limit law of :math:`\sqrt T` times the singular values of the mean-removed matrix, as
+    T and d_k grow at a fixed ratio. The edge is the least x over
+    :math:`0 < G < 1/(c_1\sqrt c)`. As c goes to 0, or with c1 = 0, it becomes the quarter circle
+    of :math:`\sigma = \sqrt{c_1^2 + c_2^2}`. With c2 = 0 it is the law of
+    :math:`QK^\top/\sqrt{d_k T}`: an atom of :math:`1 - 1/c` above c = 1, and at c = 1 a density
+    that grows as :math:`x^{-1/3}` towards 0. For small c2/c1 and large c there are two bands
+    with a gap between them; the inner one then holds the share :math:`1 - 1/c`.
+
+    The fraction t of the eigenvalues lies within the radius :math:`\sqrt{t(1-t)/V}`, where V > 0
+    solves :math:`c_2^2 V + c_1^2 V/(1 + c\,c_1^2 V) = 1 - t`; the outer radius is
+    :math:`\sqrt{c_1^2 + c_2^2}`, whatever c is.
+
+    Parameters
+    ----------
+    linear : float
+        c1, the size of the linear part, at least 0.
+    noise : float
+        c2, the size of the independent part, at least 0, not 0 together with ``linear``. Below
+        1e-20 of the linear part it counts as 0.
+    ratio : float
+        Tokens over head dimension, from 1e-6 to 1e6.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `QuarterCircle`; a moment with k above 2,000.
+
+    References
+    ----------
+    That attention's bulk behaves as a linear part plus independent noise is, for softmax, a theorem
+    of Hayase, Collins and Karakida (2025, arXiv:2510.06685). The closed equation for any map and
+    any ratio is derived in this course. The radii are those of an R-diagonal limit, Haagerup and
+    Larsen (2000); that they hold for attention is what one sees, not a theorem.
+
+    Examples
+    --------
+    >>> law = AttentionBulk.softmax(logit_std=0.6, ratio=4.0)
+    >>> round(law.edge, 3), law.outlier
+    (2.157, 1.0)
+    >>> AttentionBulk(linear=1.0, noise=0.0, ratio=5.0).atom
+    0.8
+    """
+
+    linear: float
+    noise: float
+    ratio: float
+    _outlier: float = field(default=0.0, init=False, repr=False)
+    _shape: Bulk = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("linear", "noise"):
+            remedy = "pass its size, such as 0.5"
+            value = float(_checks.within(getattr(self, name), name, 0, ndim=(0,), remedy=remedy))
+            object.__setattr__(self, name, value)
+        if self.linear == self.noise == 0:
+            raise ValueError("linear and noise must not both be 0, got 0 and 0; raise one of them")
+        ratio = float(
+            _checks.within(
+                self.ratio, "ratio", 1e-6, 1e6, ndim=(0,), remedy="pass tokens/head dimension"
+            )
+        )
+        object.__setattr__(self, "ratio", ratio)
+        object.__setattr__(
+            self, "_shape", Bulk(self.linear / self._scale, self.noise / self._scale, ratio)
+        )
+
+    @classmethod
+    def from_map(
+        cls, f: Callable[[float], float], logit_std: float, ratio: float
+    ) -> "AttentionBulk":
+        r"""Return the law for entries f(S)/T, not divided by their row's sum.
+
+        With :math:`a_0, a_1` the first coefficients of :math:`f(sz) = \sum_k a_k He_k(z)` in
+        Hermite polynomials, c1 is :math:`|a_1|`, :math:`c_2^2 = \mathrm{Var} f - a_1^2`, and the
+        outlier sits at :math:`|a_0|`.
+
+        The coefficients come from adaptive quadrature, right to about 1e-10 also where f has kinks
+        or jumps. A part below 1e-8 of the whole counts as none.
+
+        Parameters
+        ----------
+        f : callable
+            The map of one logit, as ``lambda z: max(z, 0.0)`` for ReLU attention; finite for
+            arguments up to 38 ``logit_std``, and with a finite second moment.
+        logit_std : float
+            s, the standard deviation of a logit, above 0.
+        ratio : float
+            Tokens over head dimension.
+
+        Examples
+        --------
+        >>> law = AttentionBulk.from_map(lambda z: max(z, 0.0), logit_std=1.0, ratio=1.0)
+        >>> round(law.linear, 6), round(law.noise, 6), round(law.outlier, 6)
+        (0.5, 0.301405, 0.398942)
+        """
+        if not callable(f):
+            raise TypeError(f"f must be a function of one number, got {_checks.shown(f)}; pass one")
+        s = _checks.positive(logit_std, "logit_std", "pass the standard deviation of a logit")
+        mean, linear, noise = hermite(f, s)
+        law = cls(linear, noise, ratio)
+        object.__setattr__(law, "_outlier", abs(mean))
+        return law
+
+    @classmethod
+    def softmax(cls, logit_std: float, ratio: float) -> "AttentionBulk":
+        r"""Return the law of softmax attention, whose rows sum to 1.
+
+        :math:`c_1^2 = s^2`, :math:`c_2^2 = e^{s^2} - 1 - s^2`, and the outlier sits at 1. At finite
+        T the tail of the entries matters: up to s = 0.5 the edge is sharp, at s = 1 and T = 1200
+        a few values still lie above it.
+
+        Parameters
+        ----------
+        logit_std : float
+            s, the standard deviation of a logit, above 0 and at most 26.
+        ratio : float
+            Tokens over head dimension.
+
+        Examples
+        --------
+        >>> round(AttentionBulk.softmax(1.0, ratio=1.0).edge, 2)
+        3.0
+        """
+        s = float(
+            _checks.within(
+                logit_std,
+                "logit_std",
+                0,
+                26,
+                open_low=True,
+                ndim=(0,),
+                remedy="pass the standard deviation of a logit",
+            )
+        )
+        noise = math.sqrt(math.exp(s * s) * gammainc(2, s * s))  # the series from s^4/2 on
+        law = cls(s, noise, ratio)
+        object.__setattr__(law, "_outlier", 1.0)
+        return law
+
+    @property
+    def _scale(self) -> float:
+        return math.hypot(self.linear, self.noise)
+
+    @property
+    def edge(self) -> float:
+        """Largest point of the support."""
+        return self._scale * self._shape.bands[-1].high
+
+    @property
+    def bands(self) -> tuple[tuple[float, float], ...]:
+        """The intervals that make up the support, from the innermost (the atom apart)."""
+        scale = self._scale
+        return tuple((scale * band.low, scale * band.high) for band in self._shape.bands)
+
+    @property
+    def outlier(self) -> float:
+        """Position of the singular value that the mean makes, 0 if the sizes alone are given."""
+        return self._outlier
+
+    @property
+    def atom(self) -> float:
+        """Probability of the value zero: 1 - 1/ratio without noise and for a ratio above 1."""
+        return self._shape.atom
+
+    def _pdf(self, x: Floats) -> Floats:
+        return self._shape.pdf(x / self._scale) / self._scale
+
+    def _cdf(self, x: Floats) -> Floats:
+        return self._shape.cdf(x / self._scale)
+
+    def _ppf(self, q: Floats) -> Floats:
+        return np.minimum(self._scale * self._shape.ppf(q), self.edge)
+
+    def _moment(self, k: int) -> float:
+        if k > 2000:
+            raise ValueError(
+                f"k must be at most 2000 here, got {_checks.shown(k)}; pass a smaller k"
+            )
+        log = math.log(self._scale) + math.log(self._shape.bands[-1].high)
+        return self._shape.moment_share(k) * _exp(k * log)
+
+    def _radius_ppf(self, t: Floats) -> Floats:
+        return self._scale * self._shape.radius(t)
 
 
 def _catalan(n: int) -> float:

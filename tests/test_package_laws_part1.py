@@ -1,13 +1,14 @@
-"""Marchenko-Pastur, Fuss-Catalan: against quadrature, against each other, against simulation."""
+"""Marchenko-Pastur, Fuss-Catalan, attention bulk: quadrature, each other, simulation."""
 
 import math
+import time
 import warnings
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from gapcourse.laws import FussCatalan, MarchenkoPastur, QuarterCircle
+from gapcourse.laws import AttentionBulk, FussCatalan, MarchenkoPastur, QuarterCircle
 
 LAWS = [
     MarchenkoPastur(0.01),
@@ -18,6 +19,17 @@ LAWS = [
     FussCatalan(1),
     FussCatalan(2),
     FussCatalan(5),
+    AttentionBulk(0.0, 0.7, 1.0),
+    AttentionBulk(1.0, 1e-6, 1.0),
+    AttentionBulk(1.0, 0.0, 0.2),
+    AttentionBulk(1.0, 0.0, 1.0),
+    AttentionBulk(1.0, 0.0, 5.0),
+    AttentionBulk(2.0, 1.0, 1e-3),
+    AttentionBulk(1.0, 1e-9, 1e3),  # two bands
+    AttentionBulk(1.0, 0.3, 20.0),  # two bands
+    AttentionBulk(1e-7, 1.0, 1e3),
+    AttentionBulk.softmax(0.5, 4.0),  # two bands
+    AttentionBulk.softmax(1.0, 4.0),
 ]
 SHARES = np.array([0.0, 1e-6, 0.05, 0.3, 0.5, 0.8, 0.97, 1.0])
 
@@ -35,23 +47,33 @@ def integral(law, low, high, k=0):
     return quad(function, 0, math.pi / 2, epsabs=0, epsrel=1e-10, limit=400)[0]
 
 
+def support(law):
+    return getattr(law, "bands", ((getattr(law, "lower_edge", 0.0), law.edge),))
+
+
 def lower(law):
-    return getattr(law, "lower_edge", 0.0)
+    return support(law)[0][0]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_mass_and_moments(law):
-    assert law.atom + integral(law, lower(law), law.edge) == pytest.approx(1, abs=1e-8)
+    mass = law.atom + sum(integral(law, *band) for band in support(law))
+    assert mass == pytest.approx(1, abs=1e-8)
     assert law.moment(0) == 1
     for k in (2, 4, 8):
-        assert law.moment(k) == pytest.approx(integral(law, lower(law), law.edge, k), rel=1e-8)
+        moment = sum(integral(law, *band, k) for band in support(law))
+        assert law.moment(k) == pytest.approx(moment, rel=1e-8)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_cdf_is_the_integral_of_the_density(law):
-    for x in lower(law) + (law.edge - lower(law)) * np.array([0.01, 0.2, 0.5, 0.9]):
-        mass = law.atom + integral(law, lower(law), x)
-        assert law.cdf(x) == pytest.approx(mass, abs=1e-9)
+    mass = law.atom
+    for low, high in support(law):
+        for share in (0.01, 0.2, 0.5, 0.9):
+            x = low + share * (high - low)
+            assert law.cdf(x) == pytest.approx(mass + integral(law, low, x), abs=1e-9)
+        mass += integral(law, low, high)
+        assert law.cdf(high) == pytest.approx(mass, abs=1e-9)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
@@ -76,7 +98,6 @@ def test_outside_the_support_and_shapes(law):
         assert law.ppf(np.zeros(0)).shape == (0,)
         assert type(law.pdf(law.edge / 2)) is float
         assert type(law.cdf(0)) is float
-    assert law.outlier == 0
 
 
 def test_three_names_of_the_quarter_circle():
@@ -181,3 +202,247 @@ def test_refusals(make, error, message):
 def test_no_eigenvalues_of_a_rectangular_matrix():
     with pytest.raises(NotImplementedError, match="MarchenkoPastur says nothing about eigenvalues"):
         MarchenkoPastur(2.0).radius_ppf(0.5)
+
+
+# --- the attention bulk ---------------------------------------------------------------------------
+
+
+def relu(z):
+    return max(z, 0.0)
+
+
+def sigmoid(z):
+    return 1 / (1 + math.exp(-z))
+
+
+def quartic(law, x):
+    """Return -Im G from the polynomial, the slow way: the largest imaginary part of a root."""
+    a, n, r = law.linear**2, law.noise**2, law.ratio * law.linear**2
+    # x G (1 - r G^2) = (1 + n G^2)(1 - r G^2) + a G^2
+    return max(np.roots([n * r, -r * x, r - n - a, x, -1]).imag)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        AttentionBulk.softmax(0.5, 4.0),
+        AttentionBulk.softmax(1.0, 1.0),
+        AttentionBulk(1.0, 0.2, 50.0),
+        AttentionBulk(1.0, 3.0, 50.0),
+        AttentionBulk(1.0, 0.5, 0.1),
+    ],
+    ids=str,
+)
+def test_density_is_that_of_the_polynomial(law):
+    for x in np.linspace(0.01, 1.1, 60) * law.edge:
+        assert law.pdf(x) == pytest.approx(2 / math.pi * quartic(law, x), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [AttentionBulk(0.0, 1.3, 5.0), AttentionBulk(1.2, 0.5, 1e-6), AttentionBulk(1e-30, 1.3, 1e3)],
+    ids=str,
+)
+def test_quarter_circle_of_a_large_head_or_without_linear_part(law):
+    circle = QuarterCircle(1.3)
+    x, q = np.linspace(0, 2.7, 40), np.linspace(0, 1, 40)
+    np.testing.assert_allclose(law.pdf(x), circle.pdf(x), atol=1e-3 if law.ratio < 1 else 1e-7)
+    np.testing.assert_allclose(law.cdf(x), circle.cdf(x), atol=1e-6)
+    np.testing.assert_allclose(law.radius_ppf(q), circle.radius_ppf(q), atol=1e-5)
+    assert law.edge == pytest.approx(circle.edge, rel=1e-6)
+    assert law.moment(12) == pytest.approx(circle.moment(12), rel=1e-4)
+
+
+def test_product_law_at_a_square_head():
+    law, product = AttentionBulk(1.0, 0.0, 1.0), FussCatalan(2)
+    x, q = np.linspace(0.01, 2.7, 60), np.linspace(0, 1, 60)
+    np.testing.assert_allclose(law.pdf(x), product.pdf(x), atol=1e-7)
+    np.testing.assert_allclose(law.cdf(x), product.cdf(x), atol=1e-12)
+    np.testing.assert_allclose(law.ppf(q), product.ppf(q), atol=1e-12)
+    np.testing.assert_allclose(law.radius_ppf(q), q, atol=1e-14)  # t, not sqrt(t)
+    assert [round(law.moment(2 * k), 9) for k in range(4)] == [1, 1, 3, 12]
+    assert law.edge == pytest.approx(product.edge, rel=1e-14)
+    small = np.array([1e-9, 1e-12])
+    assert law.pdf(0) == math.inf
+    np.testing.assert_allclose(law.pdf(small) * np.cbrt(small), math.sqrt(3) / math.pi, rtol=1e-5)
+
+
+def test_product_law_with_a_large_and_a_small_head():
+    assert AttentionBulk(2.0, 0.0, 0.19).pdf(0) == pytest.approx(1 / (math.pi * 0.9), rel=1e-12)
+    law = AttentionBulk(2.0, 0.0, 5.0)
+    assert law.atom == 0.8
+    assert law.cdf(0) == 0.8
+    np.testing.assert_array_equal(law.radius_ppf([0, 0.5, 0.79]), 0)
+    assert 0 < law.radius_ppf(0.81) < law.radius_ppf(1) == 2
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if isinstance(law, AttentionBulk)], ids=str)
+def test_moments_and_outer_radius(law):
+    m2 = law.linear**2 + law.noise**2
+    assert law.moment(2) == pytest.approx(m2, rel=1e-12)
+    assert law.moment(4) == pytest.approx(law.ratio * law.linear**4 + 2 * m2**2, rel=1e-12)
+    assert law.radius_ppf(1) == pytest.approx(math.sqrt(m2), rel=1e-14)
+    t = np.linspace(0.05, 0.95, 19)
+    r = law.radius_ppf(t)
+    assert (np.diff(r) >= 0).all()
+    V = t[r > 0] * (1 - t[r > 0]) / r[r > 0] ** 2
+    a = law.linear**2
+    left = law.noise**2 * V + a * V / (1 + law.ratio * a * V)
+    np.testing.assert_allclose(left, 1 - t[r > 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "edge"), [(1 / 16, 1.344), (1, 1.629), (4, 2.157), (16, 3.309), (50, 5.127)]
+)
+def test_edges_of_softmax(ratio, edge):
+    law = AttentionBulk.softmax(0.6, ratio)
+    assert law.edge == pytest.approx(edge, abs=6e-4)
+    assert law.outlier == 1
+    # The edge is the least x between the pole at 0 and the next.
+    G = np.linspace(0, 1, 20_002)[1:-1] / (law.linear * math.sqrt(ratio))
+    x = 1 / G + law.noise**2 * G + law.linear**2 * G / (1 - ratio * law.linear**2 * G**2)
+    assert law.edge == pytest.approx(x.min(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("f", "ratio", "edge"),
+    [(relu, 1, 1.402), (relu, 5, 1.935), (sigmoid, 1, 0.539), (sigmoid, 5, 0.775)],
+)
+def test_edges_of_other_maps(f, ratio, edge):
+    assert AttentionBulk.from_map(f, 1.0, ratio).edge == pytest.approx(edge, abs=6e-4)
+
+
+def test_parts_of_a_map_with_a_kink_or_a_jump():
+    for s in (0.3, 1.0, 4.0):
+        law = AttentionBulk.from_map(relu, s, 1.0)
+        assert law.linear == pytest.approx(s / 2, rel=1e-10)
+        assert law.noise == pytest.approx(s * math.sqrt(1 / 4 - 1 / (2 * math.pi)), rel=1e-10)
+        assert law.outlier == pytest.approx(s / math.sqrt(2 * math.pi), rel=1e-10)
+    law = AttentionBulk.from_map(lambda z: float(z > 0.37), 1.0, 1.0)  # no whole number
+    tail = math.erfc(0.37 / math.sqrt(2)) / 2
+    slope = math.exp(-(0.37**2) / 2) / math.sqrt(2 * math.pi)
+    assert law.outlier == pytest.approx(tail, abs=1e-9)
+    assert law.linear == pytest.approx(slope, abs=1e-9)
+    assert law.noise == pytest.approx(math.sqrt(tail - tail**2 - slope**2), abs=1e-9)
+
+
+def test_parts_of_smooth_maps():
+    by_map, named = AttentionBulk.from_map(math.exp, 0.7, 3.0), AttentionBulk.softmax(0.7, 3.0)
+    mean = math.exp(0.7**2 / 2)
+    assert by_map.outlier == pytest.approx(mean, rel=1e-11)
+    assert by_map.linear == pytest.approx(0.7 * mean, rel=1e-11)
+    assert by_map.noise == pytest.approx(named.noise * mean, rel=1e-11)
+    assert named.noise**2 == pytest.approx(math.exp(0.49) - 1.49, rel=1e-13)
+    assert AttentionBulk.softmax(1e-3, 1.0).noise == pytest.approx(1e-6 / math.sqrt(2), rel=1e-6)
+    square = AttentionBulk.from_map(lambda z: 1e-9 * z * z, 1.0, 3.0)
+    assert square.linear == 0
+    assert square.noise == pytest.approx(math.sqrt(2) * 1e-9, rel=1e-10)
+    line = AttentionBulk.from_map(lambda z: -3 * z + 1, 1.0, 3.0)
+    assert line.linear == pytest.approx(3, rel=1e-12)
+    assert (line.noise, line.atom) == (0, AttentionBulk(3.0, 0.0, 3.0).atom)
+
+
+@pytest.mark.parametrize(
+    ("logit_std", "threshold"), [(0.25, 1.671), (0.5, 2.495), (0.7, 3.322), (1.0, 5.034)]
+)
+def test_two_bands_of_softmax(logit_std, threshold):
+    one = AttentionBulk.softmax(logit_std, threshold * 0.999)
+    two = AttentionBulk.softmax(logit_std, threshold * 1.001)
+    assert len(one.bands) == 1
+    (_, low), (high, _) = two.bands
+    assert low < high
+    middle = (low + high) / 2
+    assert two.pdf(middle) == 0
+    assert two.cdf(middle) == pytest.approx(1 - 1 / two.ratio, rel=1e-12)
+    assert one.cdf(middle) == pytest.approx(two.cdf(middle), abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "s", "most", "circle"),
+    [(150, 0.5, 0.035, 0.3), (600, 0.5, 0.014, 0.1), (2400, 0.7, 0.014, 0.02)],
+)
+def test_it_is_the_law_of_softmax_attention(head_dim, s, most, circle):
+    """Over 10 seeds, the largest distance of the distribution functions, and edge over theory's.
+
+    0.018 to 0.028, 0.005 to 0.009, 0.005 to 0.009 (the quarter circle's: 0.37, 0.12, 0.027 at
+    least), and 0.96 to 1.00, 0.97 to 1.01, 0.99 to 1.01. The first is a bias of order 1/head_dim.
+    """
+    T, rng = 600, np.random.default_rng(5)
+    Q, K = rng.normal(size=(2, T, head_dim))
+    A = np.exp(s * Q @ K.T / math.sqrt(head_dim))
+    A /= A.sum(axis=1, keepdims=True)
+    law = AttentionBulk.softmax(s, T / head_dim)
+    x = math.sqrt(T) * np.linalg.svd(A - 1 / T, compute_uv=False)[::-1]
+    ranks = (np.arange(T) + 0.5) / T
+    assert np.abs(law.cdf(x) - ranks).max() < most
+    assert np.abs(QuarterCircle.fit(x).cdf(x) - ranks).max() > circle
+    assert x[-1] == pytest.approx(law.edge, rel=0.06)
+
+
+def test_linear_attention_has_the_product_law():
+    T, head_dim, rng = 500, 250, np.random.default_rng(6)
+    Q, K = rng.normal(size=(2, T, head_dim))
+    M = Q @ K.T / math.sqrt(head_dim * T)
+    x = np.linalg.svd(M, compute_uv=False)[::-1][-head_dim:]
+    law = AttentionBulk(1.0, 0.0, T / head_dim)
+    ranks = 0.5 + (np.arange(head_dim) + 0.5) / T
+    assert np.abs(law.cdf(x) - ranks).max() < 10 / T
+    for k in (2, 4, 6):  # linear statistics fluctuate by O(1/T)
+        assert np.sum(x**k) / T == pytest.approx(law.moment(k), rel=10 * k / T)
+    moduli = np.abs(np.linalg.eigvals(M))
+    t = np.array([0.6, 0.75, 0.9])
+    np.testing.assert_allclose(np.quantile(moduli, t), law.radius_ppf(t), atol=15 / T)
+
+
+def test_attention_bulk_is_fast():
+    law = AttentionBulk.softmax(0.5, 4.0)
+    x = np.linspace(0, law.edge, 1000)
+
+    def once():
+        start = time.perf_counter()
+        law.pdf(x)
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(5)) < 0.02
+
+
+def test_attention_bulk_scales_and_shows_itself():
+    law, large = AttentionBulk(0.5, 0.2, 3.0), AttentionBulk(0.5e100, 0.2e100, 3.0)
+    assert large.edge == pytest.approx(law.edge * 1e100, rel=1e-13)
+    assert large.pdf(1e100) == pytest.approx(law.pdf(1.0) / 1e100, rel=1e-12)
+    assert repr(law) == "AttentionBulk(linear=0.5, noise=0.2, ratio=3.0)"
+    assert law.outlier == 0
+    assert law == AttentionBulk(0.5, 0.2, 3)
+    assert law.rvs(3, rng=0).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: AttentionBulk(-1, 1, 1), ValueError, "linear .*got -1; pass its size"),
+        (lambda: AttentionBulk(1, math.nan, 1), ValueError, "noise .*got nan; remove"),
+        (lambda: AttentionBulk(0, 0, 1), ValueError, "linear and noise .*got 0 and 0; raise one"),
+        (lambda: AttentionBulk(1, 1, 0), ValueError, "ratio .*got 0; pass tokens/head"),
+        (lambda: AttentionBulk(1, 1, 1e7), ValueError, "ratio .*got 10000000; pass tokens/head"),
+        (lambda: AttentionBulk(1, 1, [1]), TypeError, r"ratio .*got \[1\]; pass a single one"),
+        (lambda: AttentionBulk("1", 1, 1), TypeError, "linear .*got '1'.*pass real numbers"),
+        (lambda: AttentionBulk(1, 1, 1).moment(2002), ValueError, "k .*2000.*got 2002"),
+        (lambda: AttentionBulk(1, 1, 1e6).moment(200), ValueError, r"k .*1\.8e308.*got 200"),
+        (lambda: AttentionBulk.softmax(0, 1), ValueError, "logit_std .*got 0; pass the standard"),
+        (lambda: AttentionBulk.softmax(27, 1), ValueError, "logit_std .*got 27; pass the standard"),
+        (lambda: AttentionBulk.from_map(3, 1, 1), TypeError, "f must be a function .*got 3"),
+        (lambda: AttentionBulk.from_map(relu, -1, 1), ValueError, "logit_std .*got -1"),
+        (lambda: AttentionBulk.from_map(lambda z: 2.0, 1, 1), ValueError, "f .*constant, got 2"),
+        (lambda: AttentionBulk.from_map(lambda z: 0, 1, 1), ValueError, "f .*constant, got 0"),
+        (lambda: AttentionBulk.from_map(lambda z: 1 / z, 1, 1), ValueError, "f .*finite, got nan"),
+        (lambda: AttentionBulk.from_map(math.exp, 20, 1), ValueError, "f .*finite, got nan at 7"),
+        (
+            lambda: AttentionBulk.from_map(lambda z: math.exp(z * z / 3), 1, 1),
+            ValueError,
+            "f .*finite second moment",
+        ),
+    ],
+)
+def test_attention_bulk_refusals(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
