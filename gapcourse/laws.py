@@ -282,7 +282,7 @@ class MarchenkoPastur(SingularValueLaw):
 
     @property
     def lower_edge(self) -> float:
-        """Smallest point of the support (the atom apart), sigma |1 - sqrt(ratio)|."""
+        """Smallest point of the support (the atom apart), sigma abs(1 - sqrt(ratio))."""
         return self.sigma * abs(1 - math.sqrt(self.ratio))
 
     @property
