@@ -1,27 +1,28 @@
-r"""The law of a product of Gaussian matrices plus independent noise, solved.
+r"""The law of products of Gaussian matrices plus independent noise, solved.
 
-The Cauchy transform G of the law, made symmetric, solves, with a + n = 1 and r = c a,
+The Cauchy transform G of the law, made symmetric, solves, with the sum of all a and n being 1,
 
-    x = 1/G + n G + a G/(1 - r G²).
+    x = 1/G + n G + sum a G/(1 - r G²),
 
-Write G = sqrt(v) exp(-i w), with w between 0 and pi/2 for x >= 0. The imaginary part of the
-equation fixes cos 2w as a function of v, and with it the real part becomes
+a sum with one term, and some more in the law of all degrees. Write G = sqrt(v) exp(-i w), with w
+between 0 and pi/2 for x >= 0. The imaginary part of the equation is
 
-    x = 2 cos w (1 + n r v²) / (sqrt(v) (1 + r v)),
-    x² r v² (1 + r v)(1 - n v) = (1 + n r v²)² ((1 + r v)(1 - n v) - a v).
+    1 = n v + sum a v (1 + r v)/(1 - 2 r v cos 2w + r² v²),
 
-So each v belongs to one x, and on each band of the support x falls as v grows: a bisection for v
-can't end on a wrong root. (For given x the quartic in G has two real roots at least, as x runs from
--infinity to infinity on both sides of the poles; the density belongs to the only complex pair.)
-The bands end where cos 2w = 1, and at x = 0 with cos 2w = -1. The integral of G is elementary, and
-gives the distribution function without quadrature.
+whose right side grows with cos 2w: v fixes w, and then x. So on each band of the support x falls as
+v grows, and a search for v can't end on a wrong root. (For given x the polynomial in G has but one
+complex pair of roots, as x runs from -infinity to infinity between the poles.) The bands end
+where cos 2w = 1, and at x = 0 with cos 2w = -1. The integral of G is elementary, and gives the
+distribution function without quadrature.
 """
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.integrate import quad_vec
 
 from ._checks import Floats
@@ -42,73 +43,140 @@ class Bulk:
 
     Parameters
     ----------
-    linear, noise : float
-        Root of a, and of n.
-    ratio : float
-        c, the ratio of tokens to head dimension.
+    noise : float
+        Root of n.
+    parts, ratios : array_like, shape (K,)
+        Roots of a, largest r first, and r/a: the ratio of tokens to features.
     """
 
-    def __init__(self, linear: float, noise: float, ratio: float) -> None:
-        self.a = linear**2
+    def __init__(self, noise: float, parts: ArrayLike, ratios: ArrayLike) -> None:
         self.n = noise**2 if noise > 1e-20 else 0.0
-        self.r = ratio * self.a
-        self.c = ratio
-        self.atom = max(0.0, 1 - 1 / ratio) if self.n == 0 else 0.0
-        self.bands = self._bands()
+        self.a, self.c = np.square(parts), np.asarray(ratios, dtype=float)
+        self.r: Floats = self.c * self.a
+        self.atom = max(0.0, 1 - float(np.sum(1 / self.c))) if self.n == 0 else 0.0
+        self.bands, self.gaps = self._bands()
 
     # --- the support ------------------------------------------------------------------------------
 
-    def _bands(self) -> tuple[Band, ...]:
-        a, n, r = self.a, self.n, self.r
+    def _balance(self, v: Floats, cosine: Floats) -> Floats:
+        """Return the right side of the imaginary part minus 1, given v and cos 2w."""
+        a, r, v_k, cosine_k = self.a, self.r, v[..., None], cosine[..., None]
+        # 1 - 2 r v cos 2w + r² v², without cancellation
+        with np.errstate(divide="ignore", over="ignore"):
+            terms = a * v_k * (1 + r * v_k) / ((1 - r * v_k) ** 2 + 2 * r * v_k * (1 - cosine_k))
+        balance: Floats = self.n * v + terms.sum(-1) - 1
+        return balance
 
-        def closed(v: float) -> float:  # above 0 in gaps, where cos 2w > 1
-            return (1 - r * v) ** 2 * (1 - n * v) - a * v * (1 + r * v)
+    def _slope(self, v: Floats) -> Floats:
+        """Return the derivative of the balance at cos 2w = 1 by log v: it grows with v."""
+        u = self.r * v[..., None]
+        with np.errstate(divide="ignore", over="ignore"):
+            terms = self.a * v[..., None] * (1 + 3 * u) / (1 - u) ** 3
+        slope: Floats = self.n * v + terms.sum(-1)
+        return slope
 
-        def root(low: float, high: float, sign: int) -> float:
+    def _zero(self, share: Floats) -> Floats:
+        """Return y >= 1 with n y + sum a y/(1 + share r y) = 1, or 1e100 if there is none."""
+
+        def excess(log: Floats) -> Floats:
+            y = np.exp(log)[..., None]
+            left: Floats = np.sum(self.a * y / (1 + share[..., None] * self.r * y), axis=-1)
+            return left + self.n * y[..., 0] - 1
+
+        low, high = np.zeros_like(share), np.full_like(share, math.log(1e100))
+        y: Floats = np.exp(bisect(excess, low, high))
+        return y
+
+    def _bands(self) -> tuple[tuple[Band, ...], tuple[float, ...]]:
+        """Return the bands, from the innermost, and the probability below the gap under each."""
+
+        def root(function: Callable[[Floats], Floats], low: float, high: float) -> float:
             logs = np.array(math.log(low)), np.array(math.log(high))
-            found = bisect(lambda u: np.array(sign * closed(math.exp(u))), *logs)
-            return math.exp(float(found))
+            return math.exp(float(bisect(lambda u: function(np.exp(u)), *logs)))
+
+        def closed(v: Floats) -> Floats:  # below 0 in gaps, where cos 2w > 1
+            return self._balance(v, np.ones_like(v))
 
         def x(v: float) -> float:
             g = math.sqrt(v)
-            return 1 / g + n * g + a * g / (1 - r * v)
+            return 1 / g + self.n * g + g * float(np.sum(self.a / (1 - self.r * v)))
 
-        # v at x = 0: (1 + r v)(1 - n v) = a v, if it has a root.
-        v_zero = 1 / float(positive_root(1 - r, n * r)) if n > 0 or r < a else 1e100
-        pole = 1 / r if r > 0 else math.inf
-        v_edge = root(0.1 * min(1, pole), min(pole, v_zero), -1)
-        edge = x(v_edge)
-        if self.atom > 0:  # no noise and c > 1: a quadratic
-            v = (2 * r + 1 + math.sqrt(1 + 8 * r)) / (2 * r * (r - 1))
-            return (Band(x(v), edge, v, v_edge),)
-        slope = r + 2 * n - a  # the cubic `closed` may have two more roots, around its maximum
-        inner = slope**2 - 3 * n * (2 * r + 1)
-        if n * r > 0 and slope > 0 and inner > 0:
-            top = (slope + math.sqrt(inner)) / (3 * r * n)
-            if top > pole and closed(top) > 0:
-                v_low, v_high = root(pole, top, 1), root(top, v_zero, -1)
-                return Band(0.0, x(v_high), v_zero, v_high), Band(x(v_low), edge, v_low, v_edge)
-        return (Band(0.0, edge, v_zero, v_edge),)
+        v_zero = float(self._zero(np.array(1.0)))
+        poles = [float(1 / r) for r in self.r if r * v_zero > 1]
+        limits = [*poles, v_zero]
+        v_edge = root(closed, 0.1 * min(1, limits[0]), limits[0])
+        bands, gaps = [], []
+        v, high = v_edge, x(v_edge)
+        for i in range(len(poles)):  # between two poles the balance is convex in log v: one gap
+            low = root(self._slope, limits[i], limits[i + 1])
+            if closed(np.array(low)) < 0:
+                v_low = root(lambda v: -closed(v), limits[i], low)
+                v_high = root(closed, low, limits[i + 1])
+                bands.append(Band(x(v_low), high, v_low, v))
+                gaps.append(1 - float(np.sum(1 / self.c[: i + 1])))
+                v, high = v_high, x(v_high)
+        if self.atom == 0:
+            bands.append(Band(0.0, high, v_zero, v))
+            gaps.append(0.0)
+        return tuple(bands[::-1]), tuple(gaps[::-1])
 
     # --- density and distribution -----------------------------------------------------------------
 
     def _transform(self, x: Floats) -> tuple[Floats, Floats, Floats]:
         """Return v = |G|², cos w and sin w at points of the support."""
-        a, n, r = self.a, self.n, self.r
-        inner, outer = self.bands[0], self.bands[-1]
-        is_inner = x <= inner.high
-        low = np.where(is_inner, inner.v_high, outer.v_high)
-        high = np.where(is_inner, inner.v_low, outer.v_low)
+        if len(self.a) > 1:
+            return self._polished(x)
+        a, n, r = self.a[0], self.n, self.r[0]
+        low, high = np.empty_like(x), np.empty_like(x)
+        for band in self.bands[::-1]:
+            low = np.where(x <= band.high, band.v_high, low)
+            high = np.where(x <= band.high, band.v_low, high)
 
-        def excess(log: Floats) -> Floats:
+        def excess(log: Floats) -> Floats:  # with one term cos 2w is rational in v; so is x²
             v = np.exp(log)
             both = (1 + r * v) * (1 - n * v)
-            left: Floats = x**2 * r * v**2 * both
-            return left - (1 + n * r * v**2) ** 2 * (both - a * v)
+            gap: Floats = x**2 * r * v**2 * both - (1 + n * r * v**2) ** 2 * (both - a * v)
+            return gap
 
         v = np.exp(bisect(excess, np.log(low), np.log(high)))
         cosine = np.minimum(x * np.sqrt(v) * (1 + r * v) / (2 * (1 + n * r * v**2)), 1.0)
         return v, cosine, np.sqrt((1 - cosine) * (1 + cosine))
+
+    @cached_property
+    def _table(self) -> tuple[Floats, Floats, Floats]:
+        """Return x, log v and cos 2w on a grid of each band, x increasing."""
+        tables = []
+        for band in self.bands:
+            ends = math.log(band.v_low), math.log(band.v_high)
+            log = ends[0] + (ends[1] - ends[0]) * np.sin(np.linspace(0, math.pi / 2, 1000)) ** 2
+            v, one = np.exp(log), np.ones(len(log))
+            double = bisect(lambda c, v=v: self._balance(v, c), -one, one)  # type: ignore[misc]
+            double[0], double[-1] = (1.0 if band.low > 0 else -1.0), 1.0
+            below = (1 - self.r * v[:, None]) ** 2
+            below += 2 * self.r * v[:, None] * (1 - double[:, None])
+            terms = np.sum(self.a * (1 - self.r * v[:, None]) / below, axis=1)
+            x = np.sqrt((1 + double) / 2 * v) * (1 / v + self.n + terms)
+            x[0], x[-1] = band.low, band.high
+            tables.append((np.maximum.accumulate(x), log, double))
+        x, log, double = (np.concatenate(column) for column in zip(*tables, strict=True))
+        return x, log, double
+
+    def _polished(self, x: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return what `_transform` does, by Newton's method for G from the table."""
+        table, log, double = self._table
+        cosine = np.interp(x, table, double)
+        start = np.exp(np.interp(x, table, log) / 2 - 0.5j * np.arccos(np.clip(cosine, -1, 1)))
+        g = start
+        for _ in range(12):
+            square = self.r * g[..., None] ** 2
+            with np.errstate(divide="ignore", invalid="ignore"):
+                value = 1 / g + self.n * g + g * np.sum(self.a / (1 - square), axis=-1)
+                terms = np.sum(self.a * (1 + square) / (1 - square) ** 2, axis=-1)
+                step = (value - x) / (self.n - 1 / g**2 + terms)
+            near = np.abs(step) < 0.1 * np.abs(g)  # at an edge the slope is 0
+            g = np.where(near & ((g - step).imag <= 0), g - step, g)
+        size = np.abs(g)
+        return size**2, g.real / size, np.abs(g.imag) / size  # never -0.0
 
     def _inside(self, x: Floats) -> tuple[np.ndarray, Floats]:
         """Return which points lie in the support, and the points with the others replaced."""
@@ -122,23 +190,27 @@ class Bulk:
         inside, points = self._inside(x)
         v, _, sine = self._transform(points)
         density = np.where(inside, 2 / math.pi * np.sqrt(v) * sine, 0.0)
-        infinite = self.n == 0 and self.c == 1
+        infinite = self.n == 0 and np.sum(1 / self.c) == 1
         return np.where(x == 0, math.inf, density) if infinite else density
 
     def cdf(self, x: Floats) -> Floats:
         """Return the distribution function, from the integral of G.
 
-        It is x G - log G - n G²/2 + log(1 - r G²)/(2c).
+        It is x G - log G - n G²/2 + sum a log(1 - r G²)/(2r).
         """
         inside, points = self._inside(x)
         v, cosine, sine = self._transform(points)
-        turn = np.arctan2(2 * self.r * v * sine * cosine, 1 - self.r * v * (2 * cosine**2 - 1))
-        above = np.arctan2(sine, cosine) + turn / (2 * self.c)
+        u = self.r * v[..., None]
+        turns = np.arctan2(
+            2 * u * (sine * cosine)[..., None], 1 - u * (2 * cosine**2 - 1)[..., None]
+        )
+        above = np.arctan2(sine, cosine) + np.sum(turns / (2 * self.c), axis=-1)
         above += sine * (self.n * v * cosine - points * np.sqrt(v))
-        share = np.clip(1 - 2 / math.pi * above, self.atom, 1)
-        gap = 1 - 1 / self.c if self.bands[0].high < self.bands[-1].high else self.atom
-        outside = np.where(x < 0, 0.0, np.where(x > self.bands[-1].high, 1.0, gap))
-        return np.where(inside, np.where(x == 0, self.atom, share), outside)
+        share = np.where(x == 0, self.atom, np.clip(1 - 2 / math.pi * above, self.atom, 1))
+        outside = np.where(x < 0, 0.0, 1.0)
+        for band, gap in zip(self.bands[::-1], self.gaps[::-1], strict=True):
+            outside = np.where((x >= 0) & (x < band.low), gap, outside)
+        return np.where(inside, share, outside)
 
     def ppf(self, q: Floats) -> Floats:
         """Return quantiles: Newton's method, kept between two points of a table."""
@@ -177,14 +249,16 @@ class Bulk:
     def moment_share(self, k: int) -> float:
         """Return the moment of order k over the k-th power of the edge.
 
-        Free cumulants of the symmetric law: 1 of order 2, a r^(j-1) of order 2j. With their series
-        P(u) = 1 + sum κ_2j u^j the moment is the coefficient of u^(k/2) in P(u)^(k+1), over k + 1
-        (Lagrange), by the recurrence for powers of a series, all of whose terms are positive.
+        The symmetric law has the free cumulants sum a r^(j-1) of order 2j, and n more of order 2.
+        With their series P(u) = 1 + sum κ_2j u^j the moment is the coefficient of u^(k/2) in
+        P(u)^(k+1), over k + 1 (Lagrange), by the recurrence for powers of a series, all of whose
+        terms are positive.
         """
         half, edge = k // 2, self.bands[-1].high
         j = np.arange(1, half + 1)
         with np.errstate(under="ignore"):
-            cumulants = self.a / edge**2 * (self.r / edge**2) ** (j - 1.0)
+            powers = (self.r / edge**2) ** (j[:, None] - 1.0)
+        cumulants = np.sum(self.a / edge**2 * powers, axis=1)
         cumulants[:1] += self.n / edge**2
         power = np.zeros(half + 1)
         power[0] = 1.0
@@ -194,24 +268,18 @@ class Bulk:
         return float(power[half] / (k + 1))
 
     def radius(self, t: Floats) -> Floats:
-        """Return the radius that holds the fraction t of the eigenvalues."""
-        rest = 1 - t
-        radius: Floats = np.sqrt(t * positive_root(1 - rest * self.r, self.n * self.r * rest))
-        return radius
+        """Return the radius that holds the fraction t of the eigenvalues: V = (1 - t) y."""
+        y = self._zero(1 - t)
+        return np.where(y < 1e99, np.sqrt(t / y), 0.0)
 
 
-def positive_root(b: Floats | float, d: Floats | float) -> Floats:
-    """Return the root y >= 0 of y² = b y + d, for d >= 0."""
-    b, d = np.asarray(b, dtype=float), np.asarray(d, dtype=float)
-    root = np.hypot(b, 2 * np.sqrt(d))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        stable = 2 * d / (root - b)
-    y: Floats = np.where(b >= 0, (b + root) / 2, stable)
-    return y
+def hermite(
+    f: Callable[[float], float], s: float, degrees: int
+) -> tuple[float, tuple[float, ...], float]:
+    """Return the mean of f(sZ) for a normal Z, the sizes of its parts, and that of the rest.
 
-
-def hermite(f: Callable[[float], float], s: float) -> tuple[float, float, float]:
-    """Return the mean of f(sZ) for a normal Z, its linear part |a_1|, and the rest's root."""
+    The part of degree k, from 1 to ``degrees``, has the size sqrt(k!) |a_k|.
+    """
 
     def value(z: float) -> float:
         try:
@@ -250,11 +318,18 @@ def hermite(f: Callable[[float], float], s: float) -> tuple[float, float, float]
             "f must have a finite second moment under a normal law, got a map that grows too fast; "
             "pass one that grows more slowly than exp(z²/4)"
         )
-    mean, slope = expectation(lambda z: value(z) / size * np.array([1.0, z]))
-    rest = expectation(lambda z: np.array([(value(z) / size - mean - slope * z) ** 2]))[0]
-    linear, noise = abs(float(slope)), math.sqrt(float(rest))
-    if math.hypot(linear, noise) < 1e-8:
-        raise ValueError(f"f must not be constant, got {mean * size:.6g} everywhere; pass another")
-    whole = math.hypot(linear, noise)
-    linear, noise = (part * size if part > 1e-8 * whole else 0.0 for part in (linear, noise))
-    return float(mean * size), linear, noise
+
+    def basis(z: float) -> Floats:  # He_k(z)/sqrt(k!)
+        h = [1.0, z]
+        for k in range(1, degrees):
+            h.append((z * h[k] - math.sqrt(k) * h[k - 1]) / math.sqrt(k + 1))
+        return np.array(h)
+
+    parts = expectation(lambda z: value(z) / size * basis(z))
+    rest = expectation(lambda z: np.array([(value(z) / size - parts @ basis(z)) ** 2]))[0]
+    mean, sizes = float(parts[0] * size), [*np.abs(parts[1:]), math.sqrt(float(rest))]
+    whole = math.hypot(*sizes)
+    if whole < 1e-8:
+        raise ValueError(f"f must not be constant, got {mean:.6g} everywhere; pass another map")
+    *found, noise = (float(part) * size if part > 1e-8 * whole else 0.0 for part in sizes)
+    return mean, tuple(found), noise

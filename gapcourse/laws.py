@@ -5,7 +5,7 @@ All are laws of singular values, never of their squares or of eigenvalues.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -502,6 +502,13 @@ class AttentionBulk(SingularValueLaw):
     solves :math:`c_2^2 V + c_1^2 V/(1 + c\,c_1^2 V) = 1 - t`; the outer radius is
     :math:`\sqrt{c_1^2 + c_2^2}`, whatever c is.
 
+    That is the limit. For a small head `softmax` and `from_map` also give an interpolation, the law
+    of all degrees (empirical, derived in this course): the part of degree k, of size
+    :math:`c_k = \sqrt{k!}\,|a_k|`, acts as a product with :math:`N_k = \binom{d_k+k-1}{k}`
+    features, :math:`r_k = T/N_k`, and adds
+    :math:`c_k^2 G/(1 - r_k c_k^2 G^2)` to x, likewise in V. It mends the small eigenvalues;
+    what it leaves out is of order :math:`1/d_k`, and not small at :math:`d_k = 20`.
+
     Parameters
     ----------
     linear : float
@@ -511,6 +518,11 @@ class AttentionBulk(SingularValueLaw):
         1e-20 of the linear part it counts as 0.
     ratio : float
         Tokens over head dimension, from 1e-6 to 1e6.
+
+    Attributes
+    ----------
+    higher : tuple of (size, ratio) pairs
+        The parts of degree 2 and above, :math:`(c_k, r_k)`, as far as they were asked for.
 
     Raises
     ------
@@ -536,6 +548,7 @@ class AttentionBulk(SingularValueLaw):
     linear: float
     noise: float
     ratio: float
+    higher: tuple[tuple[float, float], ...] = field(default=(), init=False, repr=False)
     _outlier: float = field(default=0.0, init=False, repr=False)
     _shape: Bulk = field(init=False, repr=False, compare=False)
 
@@ -552,13 +565,50 @@ class AttentionBulk(SingularValueLaw):
             )
         )
         object.__setattr__(self, "ratio", ratio)
-        object.__setattr__(
-            self, "_shape", Bulk(self.linear / self._scale, self.noise / self._scale, ratio)
-        )
+        self._solve()
+
+    def _solve(self) -> None:
+        """Set up the solver, of the law over its scale."""
+        parts, noise = [(self.linear / self._scale, self.ratio)], self.noise / self._scale
+        if self.higher:
+            parts += [(size / self._scale, ratio) for size, ratio in self.higher]
+            faint = [size for size, ratio in parts if ratio * size**2 < 1e-8]  # as good as noise
+            noise = math.hypot(noise, *faint)
+            parts = [(size, ratio) for size, ratio in parts if ratio * size**2 >= 1e-8]
+            parts.sort(key=lambda part: -part[1] * part[0] ** 2)
+        sizes, ratios = zip(*(parts or [(0.0, 1.0)]), strict=True)
+        object.__setattr__(self, "_shape", Bulk(noise, sizes, ratios))
+
+    @classmethod
+    def _of_parts(
+        cls,
+        parts: Sequence[float],
+        noise: float,
+        ratio: float,
+        head_dim: int | None,
+        outlier: float,
+    ) -> "AttentionBulk":
+        """Return the law for parts of degree 1, 2, ... of the given sizes."""
+        law = cls(parts[0], noise, ratio) if parts[0] or noise else cls(0.0, max(parts), ratio)
+        if len(parts) > 1 and head_dim is not None:
+            tokens = law.ratio * head_dim
+            features = [math.comb(head_dim + k - 1, k) for k in range(2, len(parts) + 1)]
+            pairs = [(c, tokens / n) for c, n in zip(parts[1:], features, strict=True) if c > 0]
+            object.__setattr__(law, "noise", noise)
+            object.__setattr__(law, "higher", tuple(pairs))
+            law._solve()
+        object.__setattr__(law, "_outlier", outlier)
+        return law
 
     @classmethod
     def from_map(
-        cls, f: Callable[[float], float], logit_std: float, ratio: float
+        cls,
+        f: Callable[[float], float],
+        logit_std: float,
+        ratio: float,
+        *,
+        head_dim: int | None = None,
+        degrees: int = 1,
     ) -> "AttentionBulk":
         r"""Return the law for entries f(S)/T, not divided by their row's sum.
 
@@ -578,6 +628,11 @@ class AttentionBulk(SingularValueLaw):
             s, the standard deviation of a logit, above 0.
         ratio : float
             Tokens over head dimension.
+        head_dim : int, optional
+            :math:`d_k`, needed for degrees above 1.
+        degrees : int
+            Degrees of f that count as products of Gaussian matrices, 1 to 20; those above count
+            as noise.
 
         Examples
         --------
@@ -588,13 +643,14 @@ class AttentionBulk(SingularValueLaw):
         if not callable(f):
             raise TypeError(f"f must be a function of one number, got {_checks.shown(f)}; pass one")
         s = _checks.positive(logit_std, "logit_std", "pass the standard deviation of a logit")
-        mean, linear, noise = hermite(f, s)
-        law = cls(linear, noise, ratio)
-        object.__setattr__(law, "_outlier", abs(mean))
-        return law
+        head_dim, degrees = _degrees(head_dim, degrees)
+        mean, parts, noise = hermite(f, s, degrees)
+        return cls._of_parts(parts, noise, ratio, head_dim, abs(mean))
 
     @classmethod
-    def softmax(cls, logit_std: float, ratio: float) -> "AttentionBulk":
+    def softmax(
+        cls, logit_std: float, ratio: float, *, head_dim: int | None = None, degrees: int = 1
+    ) -> "AttentionBulk":
         r"""Return the law of softmax attention, whose rows sum to 1.
 
         :math:`c_1^2 = s^2`, :math:`c_2^2 = e^{s^2} - 1 - s^2`, and the outlier sits at 1. At finite
@@ -607,6 +663,8 @@ class AttentionBulk(SingularValueLaw):
             s, the standard deviation of a logit, above 0 and at most 26.
         ratio : float
             Tokens over head dimension.
+        head_dim, degrees : int, optional
+            As in `from_map`.
 
         Examples
         --------
@@ -624,14 +682,14 @@ class AttentionBulk(SingularValueLaw):
                 remedy="pass the standard deviation of a logit",
             )
         )
-        noise = math.sqrt(math.exp(s * s) * gammainc(2, s * s))  # the series from s^4/2 on
-        law = cls(s, noise, ratio)
-        object.__setattr__(law, "_outlier", 1.0)
-        return law
+        head_dim, degrees = _degrees(head_dim, degrees)
+        parts = [s**k / math.sqrt(math.factorial(k)) for k in range(1, degrees + 1)]
+        noise = math.sqrt(math.exp(s * s) * gammainc(degrees + 1, s * s))  # the rest of the series
+        return cls._of_parts(parts, noise, ratio, head_dim, 1.0)
 
     @property
     def _scale(self) -> float:
-        return math.hypot(self.linear, self.noise)
+        return math.hypot(self.linear, self.noise, *(size for size, _ in self.higher))
 
     @property
     def edge(self) -> float:
@@ -651,7 +709,7 @@ class AttentionBulk(SingularValueLaw):
 
     @property
     def atom(self) -> float:
-        """Probability of the value zero: 1 - 1/ratio without noise and for a ratio above 1."""
+        """Probability of the value zero: without noise and above ratio 1, 1 - 1/ratio."""
         return self._shape.atom
 
     def _pdf(self, x: Floats) -> Floats:
@@ -682,6 +740,20 @@ def _catalan(n: int) -> float:
         return share
     series = 1 - 1 / (8 * n) + 1 / (128 * n * n)  # Stirling's, the next term being below 5e-15
     return series / math.sqrt(math.pi * n) / (n + 1)
+
+
+def _degrees(head_dim: int | None, degrees: int) -> tuple[int | None, int]:
+    degrees = _checks.whole(degrees, "degrees")
+    if degrees > 20:
+        raise ValueError(f"degrees must be at most 20, got {degrees}; pass fewer, such as 3")
+    if head_dim is not None:
+        head_dim = _checks.whole(head_dim, "head_dim")
+    elif degrees > 1:
+        raise ValueError(
+            f"head_dim must be a whole number for degrees above 1, got None with "
+            f"degrees {degrees}; pass the head dimension"
+        )
+    return head_dim, degrees
 
 
 def _half(k: int) -> int:

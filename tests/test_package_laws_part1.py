@@ -30,6 +30,9 @@ LAWS = [
     AttentionBulk(1e-7, 1.0, 1e3),
     AttentionBulk.softmax(0.5, 4.0),  # two bands
     AttentionBulk.softmax(1.0, 4.0),
+    AttentionBulk.softmax(0.7, 16.0, head_dim=75, degrees=3),
+    AttentionBulk.softmax(0.5, 1000.0, head_dim=4, degrees=4),  # five bands
+    AttentionBulk.from_map(lambda z: z + 0.3 * z * z, 1.0, 20.0, head_dim=8, degrees=2),  # an atom
 ]
 SHARES = np.array([0.0, 1e-6, 0.05, 0.3, 0.5, 0.8, 0.97, 1.0])
 
@@ -276,19 +279,81 @@ def test_product_law_with_a_large_and_a_small_head():
     assert 0 < law.radius_ppf(0.81) < law.radius_ppf(1) == 2
 
 
+def parts(law):
+    """Return the squared sizes and the ratios of the parts that are products."""
+    pairs = ((law.linear, law.ratio), *law.higher)
+    return np.array([size**2 for size, _ in pairs]), np.array([ratio for _, ratio in pairs])
+
+
 @pytest.mark.parametrize("law", [law for law in LAWS if isinstance(law, AttentionBulk)], ids=str)
 def test_moments_and_outer_radius(law):
-    m2 = law.linear**2 + law.noise**2
+    a, c = parts(law)
+    m2 = law.noise**2 + a.sum()
     assert law.moment(2) == pytest.approx(m2, rel=1e-12)
-    assert law.moment(4) == pytest.approx(law.ratio * law.linear**4 + 2 * m2**2, rel=1e-12)
+    assert law.moment(4) == pytest.approx(np.sum(c * a**2) + 2 * m2**2, rel=1e-12)
     assert law.radius_ppf(1) == pytest.approx(math.sqrt(m2), rel=1e-14)
     t = np.linspace(0.05, 0.95, 19)
     r = law.radius_ppf(t)
     assert (np.diff(r) >= 0).all()
+    assert (r[t > law.atom + 1e-9] > 0).all()
+    assert (r[t < law.atom - 1e-9] == 0).all()
     V = t[r > 0] * (1 - t[r > 0]) / r[r > 0] ** 2
-    a = law.linear**2
-    left = law.noise**2 * V + a * V / (1 + law.ratio * a * V)
+    left = law.noise**2 * V + np.sum(a * V[:, None] / (1 + c * a * V[:, None]), axis=1)
     np.testing.assert_allclose(left, 1 - t[r > 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        AttentionBulk.softmax(0.7, 16.0, head_dim=75, degrees=2),
+        AttentionBulk.softmax(0.5, 300.0, head_dim=4, degrees=3),
+        AttentionBulk.from_map(relu, 1.0, 3.0, head_dim=10, degrees=4),
+    ],
+    ids=str,
+)
+def test_density_of_all_degrees_is_that_of_the_polynomial(law):
+    a, c = parts(law)
+    one = np.polynomial.Polynomial([1.0])
+    G2, G = np.polynomial.Polynomial([0, 0, 1]), np.polynomial.Polynomial([0, 1])
+    factors = [one - size * ratio * G2 for size, ratio in zip(a, c, strict=True)]
+    whole = np.prod(factors)
+    for x in np.linspace(0.01, 1.1, 60) * law.edge:
+        equation = (one + law.noise**2 * G2 - x * G) * whole
+        for size, factor in zip(a, factors, strict=True):
+            equation += size * G2 * (whole // factor)
+        assert law.pdf(x) == pytest.approx(2 / math.pi * equation.roots().imag.max(), abs=2e-6)
+
+
+def test_all_degrees():
+    law = AttentionBulk.softmax(0.7, 16.0, head_dim=75, degrees=2)
+    assert law.higher == ((pytest.approx(0.49 / math.sqrt(2)), pytest.approx(1200 / 2850)),)
+    t = [0.25, 0.5, 0.75]
+    np.testing.assert_allclose(law.radius_ppf(t), [0.176, 0.266, 0.361], atol=6e-4)
+    one = AttentionBulk.softmax(0.7, 16.0)
+    np.testing.assert_allclose(one.radius_ppf(t), [0.197, 0.284, 0.372], atol=6e-4)
+    assert law.moment(2) == pytest.approx(one.moment(2), rel=1e-14)
+    assert AttentionBulk.softmax(0.7, 16.0, head_dim=75) == one
+    by_map = AttentionBulk.from_map(math.exp, 0.7, 16.0, head_dim=75, degrees=2)
+    mean = math.exp(0.7**2 / 2)
+    assert by_map.edge == pytest.approx(mean * law.edge, rel=1e-9)
+    assert by_map.cdf(0.5 * mean) == pytest.approx(law.cdf(0.5), abs=1e-9)
+    # Without features to spare, degree 2 is noise.
+    x = np.linspace(0, one.edge, 50)
+    wide = AttentionBulk.softmax(0.7, 16.0, head_dim=10**9, degrees=2)
+    np.testing.assert_allclose(wide.cdf(x), one.cdf(x), atol=1e-7)
+
+
+def test_degree_two_mends_the_small_eigenvalues_of_a_small_head():
+    T, head_dim, s, rng = 500, 40, 0.7, np.random.default_rng(7)
+    Q, K = rng.normal(size=(2, T, head_dim))
+    A = np.exp(s * Q @ K.T / math.sqrt(head_dim))
+    A /= A.sum(axis=1, keepdims=True)
+    t = np.array([0.25, 0.5])
+    seen = math.sqrt(T) * np.quantile(np.abs(np.linalg.eigvals(A - 1 / T)), t)
+    one = AttentionBulk.softmax(s, T / head_dim).radius_ppf(t)
+    two = AttentionBulk.softmax(s, T / head_dim, head_dim=head_dim, degrees=2).radius_ppf(t)
+    assert (seen < two).all()
+    assert (two < one - 0.01).all()
 
 
 @pytest.mark.parametrize(
@@ -430,6 +495,10 @@ def test_attention_bulk_scales_and_shows_itself():
         (lambda: AttentionBulk(1, 1, 1e6).moment(200), ValueError, r"k .*1\.8e308.*got 200"),
         (lambda: AttentionBulk.softmax(0, 1), ValueError, "logit_std .*got 0; pass the standard"),
         (lambda: AttentionBulk.softmax(27, 1), ValueError, "logit_std .*got 27; pass the standard"),
+        (lambda: AttentionBulk.softmax(1, 1, degrees=2), ValueError, "head_dim .*got None .*pass"),
+        (lambda: AttentionBulk.softmax(1, 1, degrees=0), ValueError, "degrees .*got 0; pass 1"),
+        (lambda: AttentionBulk.softmax(1, 1, degrees=21), ValueError, "degrees .*got 21; pass few"),
+        (lambda: AttentionBulk.softmax(1, 1, head_dim=1.5), TypeError, "head_dim .*got 1.5"),
         (lambda: AttentionBulk.from_map(3, 1, 1), TypeError, "f must be a function .*got 3"),
         (lambda: AttentionBulk.from_map(relu, -1, 1), ValueError, "logit_std .*got -1"),
         (lambda: AttentionBulk.from_map(lambda z: 2.0, 1, 1), ValueError, "f .*constant, got 2"),
