@@ -165,8 +165,7 @@ class Bulk:
         """Return what `_transform` does, by Newton's method for G from the table."""
         table, log, double = self._table
         cosine = np.interp(x, table, double)
-        start = np.exp(np.interp(x, table, log) / 2 - 0.5j * np.arccos(np.clip(cosine, -1, 1)))
-        g = start
+        g = np.exp(np.interp(x, table, log) / 2 - 0.5j * np.arccos(np.clip(cosine, -1, 1)))
         for _ in range(12):
             square = self.r * g[..., None] ** 2
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -243,7 +243,7 @@ class MarchenkoPastur(SingularValueLaw):
     Parameters
     ----------
     ratio : float
-        Rows over columns, above 0.
+        Rows over columns, from 1e-8 to 1e8.
     sigma : float
         Standard deviation of an entry times the root of the number of columns, above 0.
 
@@ -270,7 +270,8 @@ class MarchenkoPastur(SingularValueLaw):
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        ratio = _checks.positive(self.ratio, "ratio", "pass rows/columns, such as 0.5")
+        remedy = "pass rows/columns, such as 0.5"
+        ratio = float(_checks.within(self.ratio, "ratio", 1e-8, 1e8, ndim=(0,), remedy=remedy))
         sigma = _checks.positive(self.sigma, "sigma", "pass the scale of an entry, such as 1.0")
         object.__setattr__(self, "ratio", ratio)
         object.__setattr__(self, "sigma", sigma)
@@ -391,7 +392,7 @@ class FussCatalan(SingularValueLaw):
     Parameters
     ----------
     order : int
-        Number of factors, at least 1.
+        Number of factors, from 1 to 1000.
 
     Raises
     ------
@@ -522,12 +523,13 @@ class AttentionBulk(SingularValueLaw):
     Attributes
     ----------
     higher : tuple of (size, ratio) pairs
-        The parts of degree 2 and above, :math:`(c_k, r_k)`, as far as they were asked for.
+        The parts of degree 2 and above, :math:`(c_k, r_k)`, as far as ``degrees`` asked for
+        them; ``noise`` is then what is left.
 
     Raises
     ------
     TypeError, ValueError
-        As `QuarterCircle`; a moment with k above 2,000.
+        As `QuarterCircle`; a moment with k above 2,000; degrees above 1 without ``head_dim``.
 
     References
     ----------
@@ -589,15 +591,17 @@ class AttentionBulk(SingularValueLaw):
         outlier: float,
     ) -> "AttentionBulk":
         """Return the law for parts of degree 1, 2, ... of the given sizes."""
-        law = cls(parts[0], noise, ratio) if parts[0] or noise else cls(0.0, max(parts), ratio)
+        law = cls(parts[0], noise or max(parts), ratio)  # the noise is set right below
         if len(parts) > 1 and head_dim is not None:
             tokens = law.ratio * head_dim
-            features = [math.comb(head_dim + k - 1, k) for k in range(2, len(parts) + 1)]
+            features = [  # far above 1e300 there is no float64, and no difference
+                min(math.comb(head_dim + k - 1, k), 10**300) for k in range(2, len(parts) + 1)
+            ]
             pairs = [(c, tokens / n) for c, n in zip(parts[1:], features, strict=True) if c > 0]
-            object.__setattr__(law, "noise", noise)
             object.__setattr__(law, "higher", tuple(pairs))
-            law._solve()
+        object.__setattr__(law, "noise", float(noise))
         object.__setattr__(law, "_outlier", outlier)
+        law._solve()
         return law
 
     @classmethod

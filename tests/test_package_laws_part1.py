@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from gapcourse.laws import AttentionBulk, FussCatalan, MarchenkoPastur, QuarterCircle
 
 LAWS = [
+    MarchenkoPastur(1e-6),
     MarchenkoPastur(0.01),
     MarchenkoPastur(0.5, 3.0),
     MarchenkoPastur(1.0),
@@ -181,6 +182,7 @@ def test_fit_of_draws_with_an_atom():
     ("make", "error", "message"),
     [
         (lambda: MarchenkoPastur(0), ValueError, "ratio .*got 0; pass rows/columns"),
+        (lambda: MarchenkoPastur(1e-9), ValueError, "ratio .*got 1e-09; pass rows/columns"),
         (lambda: MarchenkoPastur(math.inf), ValueError, "ratio .*got inf; pass rows/columns"),
         (lambda: MarchenkoPastur("1"), TypeError, "ratio .*'1'.*pass real numbers"),
         (lambda: MarchenkoPastur(1.0, -1), ValueError, "sigma .*got -1; pass the scale"),
@@ -337,10 +339,18 @@ def test_all_degrees():
     mean = math.exp(0.7**2 / 2)
     assert by_map.edge == pytest.approx(mean * law.edge, rel=1e-9)
     assert by_map.cdf(0.5 * mean) == pytest.approx(law.cdf(0.5), abs=1e-9)
-    # Without features to spare, degree 2 is noise.
+    four = AttentionBulk.from_map(math.exp, 0.7, 16.0, head_dim=75, degrees=5)
+    sizes = [mean * 0.7**k / math.sqrt(math.factorial(k)) for k in (2, 3, 4, 5)]
+    np.testing.assert_allclose([size for size, _ in four.higher], sizes, rtol=1e-9)
+    # He_2 alone, and with it an even map: no linear part, no noise
+    square = AttentionBulk.from_map(lambda z: z * z - 1, 1.0, 4.0, head_dim=10, degrees=2)
+    assert (square.linear, square.noise) == (0, 0)
+    assert square.edge == pytest.approx(AttentionBulk(math.sqrt(2), 0.0, 40 / 55).edge, rel=1e-9)
+    # With features in plenty, degree 2 is noise.
     x = np.linspace(0, one.edge, 50)
     wide = AttentionBulk.softmax(0.7, 16.0, head_dim=10**9, degrees=2)
     np.testing.assert_allclose(wide.cdf(x), one.cdf(x), atol=1e-7)
+    assert AttentionBulk.softmax(0.7, 1.0, head_dim=10**18, degrees=20).edge > 1
 
 
 def test_degree_two_mends_the_small_eigenvalues_of_a_small_head():
