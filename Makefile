@@ -53,8 +53,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 book: $(VENV)/.book ## build the book from a clean clone and print the page to open
 	@echo "==> using $(VENV), $$($(PY) --version)"
 	@$(MAKE) --no-print-directory build-html
+	@echo "    ('make serve' builds it and serves it at http://127.0.0.1:$(PORT)/)"
 	@echo "==> the book is built. Open this page: $(CURDIR)/$(PAGE)"
-	@echo "    (the live demo too works from the file; 'make serve' serves the book at http://127.0.0.1:$(PORT)/)"
 
 .PHONY: build-html
 build-html:
