@@ -23,8 +23,8 @@ export OPENBLAS_NUM_THREADS = 1
 export PYDEVD_DISABLE_FILE_VALIDATION = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book test serve execute lint format clean colab repository pins libraries \
-        check-code check-package check-notebooks check-book check-colab
+.PHONY: help book build-html test serve execute lint format clean colab repository pins libraries \
+        check-code check-package check-notebooks check-colab
 
 help: ## list what can be made
 	@echo "usage: make TARGET [PYTHON=python3.13] [PIP_ARGS='…']"
@@ -34,7 +34,6 @@ help: ## list what can be made
 # Made once; PYTHON= names the one to make it with. `make clean` first, to make it with another.
 $(PY):
 	@$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else 'Python 3.11 or newer is needed, and $(PYTHON) is %d.%d. Name another: make $(MAKECMDGOALS) PYTHON=python3.12' % v[:2])"
-
 	@echo "==> making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
@@ -56,7 +55,6 @@ book: $(VENV)/.book ## build the book from a clean clone and print the page to o
 	@echo "    ('make serve' builds it and serves it at http://127.0.0.1:$(PORT)/)"
 	@echo "==> the book is built. Open this page: $(CURDIR)/$(PAGE)"
 
-.PHONY: build-html
 build-html:
 	@echo "==> building the book; a warning is an error"
 	@rm -rf _build
@@ -69,7 +67,7 @@ test: $(VENV)/.dev ## run every check that CI runs
 	@$(MAKE) --no-print-directory check-package
 	@$(MAKE) --no-print-directory check-notebooks
 	@$(MAKE) --no-print-directory check-colab
-	@echo "==> make test: every check passed$(if $(SKIP_BROWSER), but those in a browser: SKIP_BROWSER is set)"
+	@echo "==> make test: every check passed$(if $(filter 1,$(SKIP_BROWSER)), but those in a browser: SKIP_BROWSER is set)"
 
 # ---------------------------------------------------------------- the checks, one by one
 check-code: $(VENV)/.dev ## lint, format and types
@@ -115,9 +113,9 @@ libraries: $(VENV)/.dev ## renew the front-end libraries in _lib from their npm 
 
 pins: ## renew constraints.txt from the newest versions that pyproject.toml allows
 	@rm -rf _build/pins && $(PYTHON) -m venv _build/pins
-	@_build/pins/bin/python -m pip install --quiet $(PIP_ARGS) -e ".[dev]"
+	@_build/pins/$(notdir $(BIN))/python -m pip install --quiet $(PIP_ARGS) -e ".[dev]"
 	@{ echo "# Exact pins, used by make and CI with -c. Renew them with: make pins"; \
-	   _build/pins/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > constraints.txt
+	   _build/pins/$(notdir $(BIN))/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > constraints.txt
 	@echo "==> constraints.txt is renewed; now run: make test"
 
 clean: ## remove what was built, environments included

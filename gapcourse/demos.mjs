@@ -50,7 +50,6 @@ export function randomMarkov(size, sigma, entries, seed) {
     const row = matrix.subarray(i * size, (i + 1) * size);
     let sum = 0;
     while (sum === 0) { // an empty row (sparse entries) is drawn again
-      sum = 0;
       for (let j = 0; j < size; j++) sum += row[j] = draw();
     }
     for (let j = 0; j < size; j++) row[j] /= sum;

@@ -165,7 +165,7 @@ def test_the_citation_file_agrees_with_the_package():
     assert citation["version"] == PROJECT["version"]
     assert citation["repository-code"] == PROJECT["urls"]["Repository"]
     assert [a["name"] for a in citation["authors"]] == [a["name"] for a in PROJECT["authors"]]
-    assert f"## [{PROJECT['version']}]" in source(ROOT / "CHANGELOG.md")
+    assert f"## {PROJECT['version']}" in source(ROOT / "CHANGELOG.md")
 
 
 def test_the_licences_are_there():

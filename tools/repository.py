@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # Files that cannot do without the address; every other text file may hold it.
-MUST_HOLD = ("_config.yml", "README.md", "CITATION.cff", "CHANGELOG.md")
+MUST_HOLD = ("_config.yml", "README.md", "CITATION.cff")
 
 TEXT = {".bib", ".cff", ".ipynb", ".md", ".py", ".toml", ".txt", ".yaml", ".yml"}
 SKIP = {"_build", "_lib", "dist", "node_modules"}

@@ -271,14 +271,15 @@ def _() -> list[Check]:
             means.append(mean)
             errors.append(error / mean)
         for k, mean, error in zip(powers, np.array(means).T, np.array(errors).T, strict=True):
-            stretch = entry.sigma * ((k + 1) ** (k + 1) / k**k) ** (1 / (2 * k))
             checks.append(
                 Curve(
                     f"power {k}, {entry.name}",
                     sizes,
                     mean,
                     error,
-                    lambda T, stretch=stretch: stretch / np.sqrt(T),
+                    lambda T, sigma=entry.sigma, k=k: (
+                        sigma * laws.FussCatalan(k).edge ** (1 / k) / np.sqrt(T)
+                    ),
                     bias=sum(map(np.abs, entry.edge_terms))[:3],
                     exponent=-0.5,
                     exponent_step=0.2,
