@@ -243,7 +243,7 @@ class Bulk:
         near: Floats = band.high * np.logspace(-24, -5, 60)
         return np.concatenate([points, near]) if band.low == 0 else points
 
-    # --- moments and radii ------------------------------------------------------------------------
+    # --- moments, radii and spikes ----------------------------------------------------------------
 
     def moment_share(self, k: int) -> float:
         """Return the moment of order k over the k-th power of the edge.
@@ -270,6 +270,15 @@ class Bulk:
         """Return the radius that holds the fraction t of the eigenvalues: V = (1 - t) y."""
         y = self._zero(1 - t)
         return np.where(y < 1e99, np.sqrt(t / y), 0.0)
+
+    def spike(self, theta: Floats) -> Floats:
+        """Return x at G = 1/theta where dx/dG < 0, that is outside the support, else the edge."""
+        t = np.clip(theta, 1e-70, 1e70)  # beyond, x is linear in theta
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = t[..., None] ** 2 - self.r
+            slope = self.n / t**2 + np.sum(self.a * (far + 2 * self.r) / far**2, axis=-1) - 1
+            x = t + self.n / t + t * np.sum(self.a / far, axis=-1)
+            return np.where(slope < 0, theta / t * x, self.bands[-1].high)
 
 
 def hermite(
@@ -331,4 +340,4 @@ def hermite(
     if whole < 1e-8:
         raise ValueError(f"f must not be constant, got {mean:.6g} everywhere; pass another map")
     *found, noise = (float(part) * size if part > 1e-8 * whole else 0.0 for part in sizes)
-    return mean, tuple(found), noise
+    return mean if abs(parts[0]) > 1e-8 * whole else 0.0, tuple(found), noise

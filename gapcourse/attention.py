@@ -1,14 +1,152 @@
 """Attention matrices and mean removal."""
 
+import math
 from typing import Any
+
+import numpy as np
+from scipy.special import expit
 
 from . import _checks
 from ._checks import Array
 
-__all__ = ["remove_mean"]
+__all__ = ["attention_matrix", "remove_mean"]
+
+_KINDS = ("softmax", "linear", "relu", "sigmoid")
 
 
-def remove_mean(A: Array, mask: Array | None = None) -> Array:
+def attention_matrix(
+    queries: Array,
+    keys: Array,
+    *,
+    kind: str = "softmax",
+    scale: float | None = None,
+    mask: Array | None = None,
+) -> Array:
+    r"""Return the attention matrix of queries and keys.
+
+    .. math:: S = \mathrm{scale}\; Q K^\top, \qquad
+       A_{ij} = \frac{e^{S_{ij}}}{\sum_m e^{S_{im}}} \text{ (softmax)} \quad\text{or}\quad
+       A_{ij} = \frac{f(S_{ij})}{n_i},
+
+    with f(z) = z (linear), max(z, 0) (relu) or 1/(1 + exp(-z)) (sigmoid), and n_i the number of
+    tokens that row i sees: n without a mask. The rows of softmax attention sum to 1; those of the
+    others don't.
+
+    Parameters
+    ----------
+    queries : array or tensor, shape (..., T, d_k)
+        Q, one row for each token that asks.
+    keys : array or tensor, shape (..., n, d_k)
+        K, one row for each token that is asked; the leading dimensions broadcast with those of the
+        queries.
+    kind : {"softmax", "linear", "relu", "sigmoid"}
+        The map from logits to attention.
+    scale : float, optional
+        Factor of the logits, finite; :math:`1/\sqrt{d_k}` unless given. With independent entries of
+        mean 0 and variance 1 in Q and K, ``scale = s / math.sqrt(d_k)`` makes logits of standard
+        deviation s.
+    mask : boolean array or tensor, broadcastable to (..., T, n), optional
+        True where a token (column) is visible to the row; every row sees at least one. The entries
+        of hidden tokens are exactly 0.
+
+    Returns
+    -------
+    array or tensor, shape (..., T, n)
+        Of the kind, device and data type of the queries and keys (the wider type of the two, and
+        float64 for whole numbers); gradients pass.
+
+    Raises
+    ------
+    TypeError
+        Complex numbers, strings, objects; a sparse tensor; an array beside a tensor; a kind that is
+        no string; a mask that is not boolean.
+    ValueError
+        NaN or infinity; queries and keys that don't fit each other; an unknown kind; a scale that
+        is not finite; logits beyond the range of the data type; a mask that does not fit, or hides
+        all tokens from a row.
+
+    References
+    ----------
+    Softmax attention at initialisation: Nait Saada, Naderi and Tanner (2025). ReLU attention:
+    Wortsman et al. (2023). Sigmoid attention: Ramapuram et al. (2024).
+
+    Examples
+    --------
+    >>> Q, K = [[0.0, 0.0], [2.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]]
+    >>> attention_matrix(Q, K, kind="relu", scale=1.0)
+    array([[0., 0.],
+           [1., 0.]])
+    >>> attention_matrix(Q, K).sum(axis=1)
+    array([1., 1.])
+    """
+    if not isinstance(kind, str):
+        raise TypeError(
+            f"kind must be one of {_KINDS}, got {_checks.shown(kind)} ({type(kind).__name__}); "
+            "pick one of them"
+        )
+    if kind not in _KINDS:
+        raise ValueError(
+            f"kind must be one of {_KINDS}, got {_checks.shown(kind)}; pick one of them"
+        )
+    xp, logits = _logits(queries, keys, scale)
+    visible = None if mask is None else _mask(xp, mask, logits, "logits")
+    if kind == "softmax":
+        if visible is not None:
+            logits = xp.where(visible, logits, xp.full_like(logits, -math.inf))
+        top = xp.max(logits, axis=-1, keepdims=True)  # it cancels: no gradient through it
+        weights = xp.exp(logits - (top.detach() if _checks.is_torch(top) else top))
+        return weights / xp.sum(weights, axis=-1, keepdims=True)
+    if kind == "linear":
+        values = logits
+    elif kind == "relu":
+        values = xp.where(logits > 0, logits, xp.zeros_like(logits))
+    elif _checks.is_torch(logits):
+        values = logits.sigmoid()
+    else:
+        values = expit(logits).astype(logits.dtype)
+    if visible is None:
+        return values / values.shape[-1]
+    return xp.where(visible, values / _count(xp, visible, values), xp.zeros_like(values))
+
+
+def _logits(queries: Array, keys: Array, scale: float | None) -> tuple[Any, Array]:
+    """Return (array namespace, scale Q Kᵀ)."""
+    if _checks.is_torch(queries) != _checks.is_torch(keys):
+        kinds = ["a torch tensor" if _checks.is_torch(x) else "an array" for x in (queries, keys)]
+        raise TypeError(
+            f"queries and keys must be of one kind, got {kinds[0]} and {kinds[1]}; pass "
+            "torch.from_numpy(...) of the array, or .numpy() of the tensor"
+        )
+    (xp, Q), (_, K) = _checks.matrix(queries, "queries"), _checks.matrix(keys, "keys")
+    shapes = f"got shapes {tuple(Q.shape)} and {tuple(K.shape)}"
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError(
+            f"queries and keys must have equally many columns, {shapes}; pass (..., T, d_k) and "
+            "(..., n, d_k) with one d_k"
+        )
+    try:
+        np.broadcast_shapes(tuple(Q.shape[:-2]), tuple(K.shape[:-2]))
+    except ValueError:
+        raise ValueError(
+            f"queries and keys must broadcast in their leading dimensions, {shapes}; give them "
+            "the same ones"
+        ) from None
+    if scale is None:
+        scale = 1 / math.sqrt(Q.shape[-1])
+    else:
+        scale = float(_checks.within(scale, "scale", ndim=(0,), remedy="pass a finite number"))
+    dtype = xp.result_type(Q.dtype, K.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        logits = (scale * xp.astype(Q, dtype)) @ xp.matrix_transpose(xp.astype(K, dtype))
+    if not bool(xp.all(xp.isfinite(logits))):
+        raise ValueError(
+            f"queries and keys must give finite logits, got some beyond the range of {dtype}; pass "
+            "smaller ones, or a smaller scale"
+        )
+    return xp, logits
+
+
+def remove_mean(A: Array, mask: Array | None = None, *, stochastic: bool = True) -> Array:
     r"""Remove the rank-one part that every row-stochastic matrix has.
 
     .. math:: A_\perp = A\,(I - \tfrac1T \mathbf 1\mathbf 1^\top)
@@ -21,6 +159,10 @@ def remove_mean(A: Array, mask: Array | None = None) -> Array:
     With a mask the mean is taken over the visible tokens of each row and removed from them; hidden
     entries stay 0. The identities above then fail: it is another problem.
 
+    With ``stochastic=False`` the rows may be any, as those of linear, ReLU or sigmoid attention:
+    each loses its own mean. Then :math:`AA^\top = mm^\top + A_\perp A_\perp^\top` with
+    :math:`m = A\mathbf 1/\sqrt T`; the statement on eigenvalues fails.
+
     Parameters
     ----------
     A : array or tensor, shape (..., T, T)
@@ -28,6 +170,8 @@ def remove_mean(A: Array, mask: Array | None = None) -> Array:
         precision of the data type (1.5e-8 for float64, 3.5e-4 for float32).
     mask : boolean array or tensor, broadcastable to A, optional
         True where a token (column) is visible to the row; every row sees at least one.
+    stochastic : bool
+        Whether to refuse rows that are not stochastic.
 
     Returns
     -------
@@ -39,8 +183,8 @@ def remove_mean(A: Array, mask: Array | None = None) -> Array:
     TypeError
         Complex numbers, strings, objects; a sparse tensor; a mask that is not boolean.
     ValueError
-        Rows that are not stochastic, NaN or infinity, not a square matrix, a mask that does not
-        fit, a row that sees nothing, weight on hidden tokens.
+        Rows that are not stochastic (unless ``stochastic=False``), NaN or infinity, not a square
+        matrix, a mask that does not fit, a row that sees nothing, weight on hidden tokens.
 
     References
     ----------
@@ -51,40 +195,56 @@ def remove_mean(A: Array, mask: Array | None = None) -> Array:
     >>> remove_mean([[0.5, 0.5], [1.0, 0.0]])
     array([[ 0. ,  0. ],
            [ 0.5, -0.5]])
+    >>> remove_mean([[3.0, 1.0], [-2.0, 0.0]], stochastic=False)
+    array([[ 1., -1.],
+           [-1.,  1.]])
     """
     xp, A = _checks.matrix(A, "A", square=True)
     tolerance = float(xp.finfo(A.dtype).eps) ** 0.5
     sums = xp.sum(A, axis=-1, keepdims=True)
-    error = _checks.scalar(xp.max(xp.abs(sums - 1)))
-    if error > tolerance:
-        raise ValueError(
-            f"A must have rows with sum 1, within {tolerance:.1e}, got a sum off by {error:.3g}; "
-            "divide each row by its sum"
-        )
-    least = _checks.scalar(xp.min(A))
-    if least < -tolerance:
-        raise ValueError(
-            f"A must have entries of at least 0, got {least:.3g}; pass the attention "
-            "matrix itself, before anything is subtracted"
-        )
+    if stochastic:
+        _check_rows(xp, A, sums, tolerance)
+    else:
+        tolerance *= _checks.scalar(xp.max(xp.abs(A)))
     if mask is None:
         return A - sums / A.shape[-1]
-    visible = _mask(xp, mask, A)
+    visible = _mask(xp, mask, A, "A")
     hidden_weight = _checks.scalar(xp.max(xp.where(visible, xp.zeros_like(A), xp.abs(A))))
     if hidden_weight > tolerance:
         raise ValueError(
             f"A must be 0 where mask is False, got an entry of {hidden_weight:.3g} there; apply "
             "the mask before the softmax"
         )
-    count = xp.sum(xp.astype(visible, A.dtype), axis=-1, keepdims=True)
-    return xp.where(visible, A - sums / count, xp.zeros_like(A))
+    return xp.where(visible, A - sums / _count(xp, visible, A), xp.zeros_like(A))
 
 
-def _mask(xp: Any, mask: Array, A: Array) -> Array:
+def _check_rows(xp: Any, A: Array, sums: Array, tolerance: float) -> None:
+    """Refuse rows that are not stochastic."""
+    error = _checks.scalar(xp.max(xp.abs(sums - 1)))
+    if error > tolerance:
+        raise ValueError(
+            f"A must have rows with sum 1, within {tolerance:.1e}, got a sum off by {error:.3g}; "
+            "divide each row by its sum, or pass stochastic=False to take any rows"
+        )
+    least = _checks.scalar(xp.min(A))
+    if least < -tolerance:
+        raise ValueError(
+            f"A must have entries of at least 0, got {least:.3g}; pass the attention matrix "
+            "itself, before anything is subtracted, or stochastic=False to take any rows"
+        )
+
+
+def _count(xp: Any, visible: Array, A: Array) -> Array:
+    """Return how many tokens each row sees, as a column of A's data type."""
+    return xp.sum(xp.astype(visible, A.dtype), axis=-1, keepdims=True)
+
+
+def _mask(xp: Any, mask: Array, A: Array, name: str) -> Array:
     """Return the mask as a boolean array of A's kind and shape."""
     if _checks.is_torch(mask) and not _checks.is_torch(A):
         raise TypeError(
-            "mask must be of A's kind, got a torch tensor with a numpy A; pass mask.numpy()"
+            f"mask must be of the kind of {name}, got a torch tensor with a numpy {name}; pass "
+            "mask.numpy()"
         )
     visible = (
         _checks.dense(mask, "mask") if _checks.is_torch(mask) else _checks.rectangular(mask, "mask")
@@ -100,8 +260,8 @@ def _mask(xp: Any, mask: Array, A: Array) -> Array:
         visible = xp.broadcast_to(visible, A.shape)
     except (ValueError, RuntimeError):
         raise ValueError(
-            f"mask must fit A of shape {tuple(A.shape)}, got shape {tuple(visible.shape)}; pass a "
-            "(T, T) mask"
+            f"mask must fit {name} of shape {tuple(A.shape)}, got shape {tuple(visible.shape)}; "
+            f"pass one of shape {tuple(A.shape[-2:])}"
         ) from None
     if not bool(xp.all(xp.any(visible, axis=-1))):
         raise ValueError(

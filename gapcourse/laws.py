@@ -711,6 +711,48 @@ class AttentionBulk(SingularValueLaw):
         """Position of the singular value that the mean makes, 0 if the sizes alone are given."""
         return self._outlier
 
+    def spike(self, theta: ArrayLike) -> float | Floats:
+        r"""Return the singular value that one independent rank-one part of size theta makes.
+
+        .. math:: x(\theta) = \frac1G + c_2^2\,G + \frac{c_1^2\,G}{1 - c\,c_1^2 G^2}
+           \quad\text{at } G = 1/\theta, \text{ where } dx/dG < 0
+
+        (with the sum over the parts in the law of all degrees). There x lies outside the support:
+        beyond the edge, for theta above a threshold, or in a gap (between two bands, or between an
+        atom and the bulk). Elsewhere the part is absorbed by the bulk, whose largest value stays at
+        the `edge`: that is returned.
+
+        Parameters
+        ----------
+        theta : array_like
+            Size of the rank-one part, above 0, on the scale of the law: for attention
+            :math:`\sqrt T` times its singular value.
+
+        Returns
+        -------
+        float or array
+            A float for a number, an array of the same shape for an array.
+
+        References
+        ----------
+        Benaych-Georges and Nadakuditi (2012), for an invariant matrix plus an independent rank-one
+        part. Its use for attention, whose parts of degree 2 come from the same queries and keys, is
+        derived in this course, and checked by simulation.
+
+        Examples
+        --------
+        >>> law = AttentionBulk.softmax(logit_std=0.5, ratio=16.0)
+        >>> [[round(x, 3) for x in band] for band in law.bands]
+        [[0.0, 0.357], [1.348, 2.75]]
+        >>> round(law.spike(0.5**0.5), 4)
+        0.7047
+        """
+        theta = _checks.within(
+            theta, "theta", 0, open_low=True, remedy="pass the size of the rank-one part"
+        )
+        scale = self._scale
+        return _checks.plain(scale * self._shape.spike(theta / scale))
+
     @property
     def atom(self) -> float:
         """Probability of the value zero: without noise and above ratio 1, 1 - 1/ratio."""

@@ -1,14 +1,17 @@
 """Marchenko-Pastur, Fuss-Catalan, attention bulk: quadrature, each other, simulation."""
 
 import math
-import time
 import warnings
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy.integrate import quad
 
+from gapcourse.attention import attention_matrix
 from gapcourse.laws import AttentionBulk, FussCatalan, MarchenkoPastur, QuarterCircle
+from gapcourse.predictions import spike_singular_value
 
 LAWS = [
     MarchenkoPastur(1e-6),
@@ -243,6 +246,22 @@ def test_density_is_that_of_the_polynomial(law):
         assert law.pdf(x) == pytest.approx(2 / math.pi * quartic(law, x), abs=1e-6)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.floats(-3, 3), st.floats(0, math.pi / 2))
+@example(math.log10(1.717782), math.atan(0.191217))  # just before the band splits in two
+@example(math.log10(18.464), math.atan(2.576))
+@example(0.0, 1e-8)  # next to the density that is infinite at 0
+@example(3.0, 1e-9)
+@example(3.0, math.pi / 2 - 1e-9)
+def test_mass_for_any_ratio_and_any_parts(log_ratio, angle):
+    law = AttentionBulk(math.cos(angle), math.sin(angle), 10**log_ratio)
+    mass = law.atom + sum(integral(law, *band) for band in law.bands)
+    assert mass == pytest.approx(1, abs=1e-6)
+    assert law.cdf([law.bands[0][0] * 0.999, law.edge]) == pytest.approx(
+        [law.atom if law.bands[0][0] else 0, 1], abs=1e-12
+    )
+
+
 @pytest.mark.parametrize(
     "law",
     [AttentionBulk(0.0, 1.3, 5.0), AttentionBulk(1.2, 0.5, 1e-6), AttentionBulk(1e-30, 1.3, 1e3)],
@@ -355,9 +374,7 @@ def test_all_degrees():
 
 def test_degree_two_mends_the_small_eigenvalues_of_a_small_head():
     T, head_dim, s, rng = 500, 40, 0.7, np.random.default_rng(7)
-    Q, K = rng.normal(size=(2, T, head_dim))
-    A = np.exp(s * Q @ K.T / math.sqrt(head_dim))
-    A /= A.sum(axis=1, keepdims=True)
+    A = attention_matrix(*rng.normal(size=(2, T, head_dim)), scale=s / math.sqrt(head_dim))
     t = np.array([0.25, 0.5])
     seen = math.sqrt(T) * np.quantile(np.abs(np.linalg.eigvals(A - 1 / T)), t)
     one = AttentionBulk.softmax(s, T / head_dim).radius_ppf(t)
@@ -415,6 +432,8 @@ def test_parts_of_smooth_maps():
     line = AttentionBulk.from_map(lambda z: -3 * z + 1, 1.0, 3.0)
     assert line.linear == pytest.approx(3, rel=1e-12)
     assert (line.noise, line.atom) == (0, AttentionBulk(3.0, 0.0, 3.0).atom)
+    assert line.outlier == pytest.approx(1, rel=1e-12)
+    assert AttentionBulk.from_map(lambda z: z, 1.0, 3.0).outlier == 0
 
 
 @pytest.mark.parametrize(
@@ -443,9 +462,7 @@ def test_it_is_the_law_of_softmax_attention(head_dim, s, most, circle):
     least), and 0.96 to 1.00, 0.97 to 1.01, 0.99 to 1.01. The first is a bias of order 1/head_dim.
     """
     T, rng = 600, np.random.default_rng(5)
-    Q, K = rng.normal(size=(2, T, head_dim))
-    A = np.exp(s * Q @ K.T / math.sqrt(head_dim))
-    A /= A.sum(axis=1, keepdims=True)
+    A = attention_matrix(*rng.normal(size=(2, T, head_dim)), scale=s / math.sqrt(head_dim))
     law = AttentionBulk.softmax(s, T / head_dim)
     x = math.sqrt(T) * np.linalg.svd(A - 1 / T, compute_uv=False)[::-1]
     ranks = (np.arange(T) + 0.5) / T
@@ -469,16 +486,89 @@ def test_linear_attention_has_the_product_law():
     np.testing.assert_allclose(np.quantile(moduli, t), law.radius_ppf(t), atol=15 / T)
 
 
-def test_attention_bulk_is_fast():
-    law = AttentionBulk.softmax(0.5, 4.0)
-    x = np.linspace(0, law.edge, 1000)
+# --- rank-one parts -------------------------------------------------------------------------------
 
-    def once():
-        start = time.perf_counter()
-        law.pdf(x)
-        return time.perf_counter() - start
+BULKS = [law for law in LAWS if isinstance(law, AttentionBulk)]
 
-    assert min(once() for _ in range(5)) < 0.02
+
+def position(law, G):
+    """Return x and dx/dG, for any law of the sum over parts."""
+    a, c = parts(law)
+    u = c * a * G[:, None] ** 2
+    x = 1 / G + law.noise**2 * G + G * np.sum(a / (1 - u), axis=1)
+    slope = law.noise**2 - 1 / G**2 + np.sum(a * (1 + u) / (1 - u) ** 2, axis=1)
+    return x, slope
+
+
+@pytest.mark.parametrize("law", BULKS, ids=str)
+def test_a_spike_is_outside_the_support_or_absorbed(law):
+    theta = law.edge * np.logspace(-3, 2, 400)
+    x = law.spike(theta)
+    expected, slope = position(law, 1 / theta)
+    np.testing.assert_allclose(x, np.where(slope < 0, expected, law.edge), rtol=1e-9)
+    assert (x[theta >= law.edge] > law.edge).all()
+    # What is not the edge lies in no band, and 1/theta is then the integral of 1/(x - t).
+    seen = x != law.edge
+    for low, high in law.bands:
+        assert ((x[seen] < low + 1e-9) | (x[seen] > high - 1e-9)).all()
+    assert (np.diff(x[seen]) > 0).all()
+    q = (np.arange(4000) + 0.5) / 4000
+    values = law.ppf(q)
+    for i in np.flatnonzero(seen & (theta > 1.5 * law.edge))[::20]:
+        both = np.mean(x[i] / (x[i] ** 2 - values**2))
+        assert both == pytest.approx(1 / theta[i], rel=1e-3)
+
+
+def test_spikes_where_they_are_known():
+    theta = np.array([0.3, 0.69, 0.71, 1.0, 5.0])
+    circle = AttentionBulk(0.0, 0.7, 3.0)
+    np.testing.assert_allclose(circle.spike(theta), spike_singular_value(theta, 0.7), rtol=1e-14)
+    law = AttentionBulk.softmax(0.5, 16.0)
+    (_, low), (high, _) = law.bands
+    assert law.spike(0.5**0.5) == pytest.approx(0.7047, abs=5e-5)
+    assert low < law.spike(0.5**0.5) < high
+    # Within the atom of linear attention, from an inner to the outer space of zeros.
+    line = AttentionBulk(2.0, 0.0, 5.0)
+    for theta in (1e-100, 1e-9):
+        assert line.spike(theta) == pytest.approx(line.atom * theta, rel=1e-12)
+    assert line.spike(1e200) == pytest.approx(1e200, rel=1e-14)
+    assert AttentionBulk(1.0, 1.0, 5.0).spike(1e-200) == AttentionBulk(1.0, 1.0, 5.0).edge
+    assert line.spike(2 * math.sqrt(5)) == line.edge  # at the pole
+    assert type(law.spike(1)) is float
+    assert law.spike(np.ones((2, 3))).shape == (2, 3)
+    assert law.spike([]).shape == (0,)
+    large = AttentionBulk(law.linear * 1e100, law.noise * 1e100, law.ratio)
+    assert large.spike(2e100) == pytest.approx(1e100 * law.spike(2.0), rel=1e-12)
+
+
+def test_a_spike_of_linear_attention_and_noise():
+    """Over 8 seeds 5.61 to 5.89 at 5.78, and 0.917 to 0.950 at 0.929."""
+    T, head_dim, rng = 500, 50, np.random.default_rng(8)
+    law = AttentionBulk(1.0, 0.2, T / head_dim)
+    M = rng.normal(size=(T, head_dim)) @ rng.normal(size=(head_dim, T)) / math.sqrt(head_dim * T)
+    M += 0.2 * rng.normal(size=(T, T)) / math.sqrt(T)
+    u, v = rng.normal(size=(2, T))
+    spike = np.outer(u / np.linalg.norm(u), v / np.linalg.norm(v))
+    above = np.linalg.norm(M + 5.5 * spike, 2)
+    assert above == pytest.approx(law.spike(5.5), abs=0.25)
+    (_, low), (high, _) = law.bands
+    between = np.linalg.svd(M + 1.0 * spike, compute_uv=False)[head_dim]
+    assert low < law.spike(1.0) < high
+    assert between == pytest.approx(law.spike(1.0), abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("theta", "error", "message"),
+    [
+        (0, ValueError, "theta .*above 0, got 0; pass the size"),
+        ([1, -1], ValueError, "theta .*above 0, got -1; pass the size"),
+        (math.inf, ValueError, "theta .*finite.*got inf; pass the size"),
+        ("1", TypeError, "theta .*'1'.*pass real"),
+    ],
+)
+def test_spikes_refused(theta, error, message):
+    with pytest.raises(error, match=message):
+        AttentionBulk(1.0, 1.0, 1.0).spike(theta)
 
 
 def test_attention_bulk_scales_and_shows_itself():
