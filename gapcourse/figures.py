@@ -16,15 +16,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from . import _checks
@@ -33,10 +34,14 @@ from ._checks import Floats
 __all__ = [
     "Fit",
     "alt_text",
+    "chords",
+    "crossings",
     "curve",
     "describe",
+    "distribution",
     "eigenvalue_cloud",
     "fit_rate",
+    "matrix",
     "ordered",
     "panel",
     "panels",
@@ -53,10 +58,18 @@ MEASURED = ("#0072b2", "#a8447f", "#007a5a", "#8a5a00")  # one colour a series, 
 THEORY = "#1a1a1a"
 PREDICTION = "#c2410c"
 OUTLIER = "#8a5a00"
+OTHER = "#7c3aed"  # a second law beside the theory, dashed
 MARKERS = ("o", "s", "^", "D")
 
+_BLUES = LinearSegmentedColormap.from_list("blues", [BACKGROUND, "#6fb1de", "#0072b2", "#00263d"])
+_SIGNS = LinearSegmentedColormap.from_list(
+    "signs", ["#004066", "#0072b2", BACKGROUND, PREDICTION, "#7a2807"]
+)
+_CELLS = 120  # rows or columns of an image; of a larger matrix, means of blocks are drawn
+_ZERO = 1e-6  # of the edge: what is below is a zero that rounding has moved
 _FAR = 6.0  # a mark further out than this many bulks is named beside an arrow, not drawn to scale
 _sentences: WeakKeyDictionary[Axes, list[str]] = WeakKeyDictionary()
+_fitted: WeakKeyDictionary[Axes, tuple[str, tuple[float, float]]] = WeakKeyDictionary()
 
 
 class Law(Protocol):
@@ -68,6 +81,17 @@ class Law(Protocol):
 
     def pdf(self, x: NDArray[np.float64], /) -> Any:
         """Density at `x`."""
+
+
+class Distribution(Protocol):
+    """What `distribution` needs of a law: a distribution function and where it ends."""
+
+    @property
+    def edge(self) -> float:
+        """Right end of the support."""
+
+    def cdf(self, x: NDArray[np.float64], /) -> Any:
+        """Probability of a value of at most `x`."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +184,15 @@ def _figure(fig: object) -> Figure:
     return fig
 
 
-def _law(law: Law) -> Law:
+_L = TypeVar("_L", Law, Distribution)
+
+
+def _law(law: _L, name: str = "law", method: str = "pdf") -> _L:
     edge = getattr(law, "edge", None)
-    if not callable(getattr(law, "pdf", None)) or not isinstance(edge, numbers.Real):
+    if not callable(getattr(law, method, None)) or not isinstance(edge, numbers.Real):
+        what = {"pdf": "a density pdf", "cdf": "a distribution function cdf"}[method]
         raise TypeError(
-            f"law must have a density pdf and a number edge, got {_checks.shown(law)}; pass an "
+            f"{name} must have {what} and a number edge, got {_checks.shown(law)}; pass an "
             "object such as laws.QuarterCircle(1.0)"
         )
     return law
@@ -200,6 +228,16 @@ def _same_shape(array: Floats, name: str, other: Floats, other_name: str) -> Non
         )
 
 
+def _one_row(array: Floats, name: str, x: Floats, x_name: str, each: str) -> Floats:
+    """Return measurements as (n, seeds)."""
+    if len(array) != len(x):
+        raise ValueError(
+            f"{name} must have one row {each}, got {len(array)} rows for {len(x)} {x_name}; pass "
+            f"it as ({x_name}, seeds)"
+        )
+    return array.reshape(len(array), -1)
+
+
 def _number(x: float, digits: int = 3) -> str:
     """Write `x` with a few digits, the way one would say it."""
     if x == 0:
@@ -208,6 +246,11 @@ def _number(x: float, digits: int = 3) -> str:
     if -4 < exponent < 6:
         return f"{x:.{max(digits - 1 - exponent, 0)}f}"
     return f"{x / 10.0**exponent:.{digits - 1}f} × 10^{exponent}"
+
+
+def _snapped(x: float, scale: float) -> float:
+    """Return `x`, or 0 where rounding errors, which differ between computers, are all it is."""
+    return float(x) if abs(x) > 1e-12 * scale else 0.0
 
 
 def _rate(slope: float) -> str:
@@ -222,9 +265,10 @@ def _spoken(label: str) -> str:
     return " ".join(re.sub(r"[${}\\]", "", plain).split())
 
 
-def _name_of(law: Law) -> str:
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(law).__name__).lower()
-    return f"{words} law"
+def _name_of(law: object) -> str:
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(law).__name__)
+    is_named_after_people = words in {"Fuss-Catalan", "Marchenko-Pastur"}
+    return f"{words if is_named_after_people else words.lower()} law"
 
 
 def describe(ax: Axes, sentence: str) -> None:
@@ -270,26 +314,43 @@ def _inches(ax: Axes) -> tuple[float, float]:
     return max(width / columns - 0.9, 0.5), max(height / rows - 0.9, 0.5)
 
 
-def _legend(ax: Axes, *, from_zero: bool = False) -> None:
-    """Draw the legend, every label once, in room made for it above the data."""
+def _columns(ax: Axes) -> int:
+    """Return how many columns a legend may have."""
+    grid = ax.get_gridspec()
+    return 1 if grid is not None and grid.ncols > 1 else 2
+
+
+def _legend(ax: Axes, *, from_zero: bool = False, top: float | None = None) -> None:
+    """Draw the legend, every label once, in room made for it above the data (or above `top`)."""
     handles, labels = ax.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if not once:
         return
-    grid = ax.get_gridspec()
-    columns = 1 if grid is not None and grid.ncols > 1 else 2
+    columns = _columns(ax)
     ax.legend(list(once.values()), list(once), loc="upper right", ncols=columns)
-    rows = -(-len(once) // columns)
+    lines = len(once) + sum(text.count("\n") for text in once)
+    rows = -(-lines // columns)
     inches = _inches(ax)[1]
     room = min(0.05 + 0.29 * rows / inches, 0.6)
     low, high = ax.dataLim.y0, ax.dataLim.y1  # of everything drawn so far
     if ax.get_yscale() == "log":
+        low = low if low > 0 else ax.dataLim.minposy
         span = max(high / low, 1.1)
         ax.set_ylim(low / span**0.06, high * span ** (0.06 + room / (1 - room)))
-        return
-    span = (high - low) or 1.0
-    bottom = 0.0 if from_zero and low >= 0 else low - 0.06 * span
-    ax.set_ylim(bottom, high + (high - bottom) * (0.03 + room) / (1 - room))
+    else:
+        high = high if top is None else top
+        span = (high - low) or 1.0
+        bottom = 0.0 if from_zero and low >= 0 else low - 0.06 * span
+        ax.set_ylim(bottom, high + (high - bottom) * (0.03 + room) / (1 - room))
+    _fitted[ax] = ax.get_yscale(), ax.get_ylim()
+
+
+def _refit(ax: Axes) -> None:
+    """Make the room anew where the scale has changed since, unless the limits were set by hand."""
+    if ax in _fitted:
+        scale, limits = _fitted[ax]
+        if ax.get_yscale() != scale and ax.get_ylim() == limits:
+            _legend(ax)
 
 
 def _beyond(ax: Axes, text: str, color: str, *, y: float | None = None) -> None:
@@ -308,6 +369,28 @@ def _plain_ticks(axis: Axis, *, subs: Sequence[float] = (1.0,)) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def _density(law: Law) -> tuple[Floats, Floats]:
+    """Return points of a density on its support, with NaN in the gaps."""
+    end = float(law.edge)
+    bands = getattr(law, "bands", ((float(getattr(law, "lower_edge", 0.0)), end),))
+    gap = np.array([np.nan])
+    x: list[Floats] = []
+    y: list[Floats] = []
+    for low, high in bands:
+        at = np.linspace(low, high, 401)
+        if not np.isfinite(law.pdf(at[:1])).all():
+            at = np.sort(np.r_[at, low + (high - low) * np.geomspace(1e-6, 2e-3, 30)])
+        x += [at, gap]
+        y += [np.asarray(law.pdf(at), dtype=float), gap]
+    return np.concatenate(x[:-1]), np.concatenate(y[:-1])
+
+
+def _zeros(data: Floats, law: object, edge: float) -> tuple[NDArray[np.bool_], float]:
+    """Return which values belong to the atom of the law at zero, and the atom."""
+    atom = float(getattr(law, "atom", 0.0))
+    return (data <= _ZERO * edge) & (atom > 0), atom
+
+
 # --- the plots ----------------------------------------------------------------------------------
 
 
@@ -320,11 +403,16 @@ def spectrum(
     label: str = "measured",
     prediction: float | None = None,
     name: str = "scaled singular values",
+    other: Law | None = None,
+    other_label: str = "quarter circle",
 ) -> None:
     """Draw singular values as a density, with the law that predicts them.
 
     The horizontal axis ends at three times the bulk: what lies further out is still counted in
-    the density and named at the right edge, so that one huge value never hides all others.
+    the density and named at the right edge, so that one huge value never hides all others. In the
+    same way a density that towers over the histogram, or is infinite at 0, leaves by the top.
+    Where the law has an atom at zero, the zeros are counted in the density but not drawn as a
+    bar: their share is named.
 
     Parameters
     ----------
@@ -332,7 +420,9 @@ def spectrum(
     values : (n,) array
         Non-negative values, the bulk only or all.
     law : object with `pdf` and `edge`, optional
-        Its density is drawn over the histogram.
+        Its density is drawn over the histogram, on the support: between the intervals `bands`, or
+        below `lower_edge`, if the law has such an attribute, there is no line. `atom`, if it has
+        one, is the probability of zero.
     outlier : float, optional
         A value standing apart, drawn as a marked line.
     label : str
@@ -341,15 +431,25 @@ def spectrum(
         The reader's guess, drawn as a dashed line.
     name : str
         What the values are, for the alternative text.
+    other : object with `pdf` and `edge`, optional
+        A second law to compare with, drawn dashed.
+    other_label : str
+        Its legend entry.
 
     Raises
     ------
     TypeError, ValueError
-        If `ax` is no axes, `law` is no law, or the numbers are empty, negative, NaN, or of the
-        wrong shape.
+        If `ax` is no axes, `law` or `other` is no law, or the numbers are empty, negative, NaN, or
+        of the wrong shape.
     """
     ax, data = _axes(ax), _not_negative(values, "values")
-    reference = float(_law(law).edge) if law is not None else float(np.quantile(data, 0.95))
+    laws = [
+        (_law(given, what), _name_of(given) if what == "law" else other_label, what)
+        for given, what in ((law, "law"), (other, "other"))
+        if given is not None
+    ]
+    ends = [float(given.edge) for given, *_ in laws]
+    reference = max(ends, default=float(np.quantile(data, 0.95)))
     reference = reference if reference > 0 else max(float(data.max()), 1.0)
     limit = max(1.1 * reference, 1.02 * min(float(data.max()), 3 * reference))
     marks = [
@@ -360,16 +460,26 @@ def spectrum(
     hidden = int(np.count_nonzero(data > limit))
     width = reference / min(max(round(1.5 * math.sqrt(data.size)), 10), 40)
     edges = np.arange(0, max(limit, float(data[data <= limit].max(initial=0))) + width, width)
-    counts, _ = np.histogram(data, edges)
-    ax.stairs(
-        counts / (data.size * width), edges, fill=True, color=MEASURED[0], alpha=0.55, label=label
-    )
-    says = f"Histogram of {data.size} {name} between {_number(data.min())}"
+    zero, atom = _zeros(data, law, reference)
+    lowest = _snapped(data.min(), data.max())
+    heights = np.histogram(data[~zero], edges)[0] / (data.size * width)
+    ax.stairs(heights, edges, fill=True, color=MEASURED[0], alpha=0.55, label=label)
+    says = f"Histogram of {data.size} {name} between {_number(lowest)}"
     says += f" and {_number(data.max())}"
-    if law is not None:
-        x = np.linspace(0, reference, 401)
-        ax.plot(x, np.asarray(law.pdf(x), dtype=float), color=THEORY, label=_name_of(law))
-        says += f"; the {_name_of(law)} ends at {_number(reference)}"
+    tallest, top = float(heights.max()), None
+    for (given, text, what), end in zip(laws, ends, strict=True):
+        x, y = _density(given)
+        style = {"color": THEORY} if what == "law" else {"color": OTHER, "ls": (0, (3, 1.5))}
+        ax.plot(x, y, label=text, **style)
+        says += f"; the {_spoken(text)} ends at {_number(end)}"
+        if 0 < 1.6 * tallest < np.nanmax(y):
+            top = 1.25 * tallest
+            says += ", and its density leaves the panel at the top"
+    if atom > 0:
+        share = f"share of zeros {_number(zero.mean(), 2)}, theory {_number(atom, 2)}"
+        text = share if _columns(ax) > 1 else share.replace(", ", ",\n")
+        ax.plot([0], [0], "^", color=MEASURED[0], ls="none", ms=11, clip_on=False, label=text)
+        says += f"; {share}"
     for mark, what in marks:
         if mark is None:
             continue
@@ -386,8 +496,73 @@ def spectrum(
         says += f"; {hidden} of them lie beyond the right edge of the panel"
     ax.set_xlim(0, max([limit, *(1.06 * m for m in near)]))
     _label(ax, r"$\sqrt{T}\,\times$ singular value", "density")
+    _legend(ax, from_zero=True, top=top)
+    describe(ax, says)
+
+
+def distribution(
+    ax: Axes, values: ArrayLike, law: Distribution, *, label: str = "measured"
+) -> float:
+    """Draw the share of values up to each point as steps, over the law's distribution function.
+
+    Where they are furthest apart, a bar joins them. Call it again on the same axes for another
+    series: it takes the next colour.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    values : (n,) array
+    law : object with `cdf` and `edge`
+        It may have an atom at zero, the attribute `atom`: zeros that rounding has moved, up to a
+        millionth of the edge, count as zeros then.
+    label : str
+        Legend entry of the steps.
+
+    Returns
+    -------
+    float
+        The largest distance between the two functions (Kolmogorov-Smirnov), taken on both sides
+        of every step.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `ax` is no axes, `law` has no distribution function, or the values are empty, NaN or of
+        the wrong shape.
+    """
+    ax, data = _axes(ax), _array(values, "values")
+    edge = float(_law(law, method="cdf").edge)
+    data = np.sort(np.where(_zeros(data, law, edge)[0], 0.0, data))
+    share = np.arange(data.size + 1) / data.size
+    at = np.asarray(law.cdf(data), dtype=float)
+    before = np.asarray(law.cdf(np.nextafter(data, -np.inf)), dtype=float)
+    above, below = share[1:] - at, before - share[:-1]
+    apart = np.maximum(above, below)
+    distance = float(apart.max())
+    worst = int(np.argmax(apart > distance - 1e-9))  # the first, whatever the last digits are
+    ends = (at, share[1:]) if above[worst] >= below[worst] else (before, share[:-1])
+    low, high = min(0.0, data[0]), max(edge, min(data[-1], 3 * edge))
+    x = np.r_[np.nextafter(low, -np.inf), np.linspace(low, high, 401)]
+    series = sum(line.get_drawstyle() == "steps-post" for line in ax.lines)
+    color = MEASURED[series % len(MEASURED)]
+    steps = np.r_[low, data, max(high, data[-1])], np.r_[share, 1.0]
+    ax.plot(*steps, drawstyle="steps-post", color=color, lw=3.2, alpha=0.75, label=label)
+    ax.plot(x, law.cdf(x), color=THEORY, lw=1.6, label=_name_of(law))
+    text = f"largest distance {_number(distance)}"
+    ax.plot([data[worst]] * 2, [e[worst] for e in ends], "-", color=OUTLIER, lw=4, label=text)
+    says = f"{_spoken(label)}: distribution function of {data.size} values between"
+    says += f" {_number(data[0])} and {_number(data[-1])}, over the {_name_of(law)}, which ends at"
+    says += f" {_number(edge)}; the largest distance is {_number(distance)}"
+    if hidden := int(np.count_nonzero(data > high)):
+        says += f"; {hidden} of the values lie beyond the right edge of the panel"
+    left, right = (low, high) if not series else ax.get_xlim()
+    ax.set_xlim(min(left, low), max(right, high))
+    ax.grid(axis="y")
+    ax.set_yticks(np.linspace(0, 1, 6))
+    _label(ax, r"$\sqrt{T}\,\times$ singular value", "share of values up to x")
     _legend(ax, from_zero=True)
     describe(ax, says)
+    return distance
 
 
 def eigenvalue_cloud(
@@ -568,12 +743,7 @@ def _sweep_arrays(
     sizes: ArrayLike, measured: ArrayLike, predicted: ArrayLike | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
     x, y = _positive(sizes, "sizes"), _positive(measured, "measured", 1, 2)
-    y = y.reshape(len(y), -1)
-    if len(y) != len(x):
-        raise ValueError(
-            f"measured must have one row a size, got {len(y)} rows for {len(x)} sizes; pass it as "
-            "(sizes, seeds)"
-        )
+    y = _one_row(y, "measured", x, "sizes", "a size")
     theory = None if predicted is None else _positive(predicted, "predicted")
     if theory is not None:
         _same_shape(theory, "predicted", x, "sizes")
@@ -637,13 +807,7 @@ def sweep(
             _same_shape(guess, "prediction", x, "sizes")
         guess = np.broadcast_to(guess, x.shape)[order]
     fit = fit_rate(x, y, theory)
-    series = sum(line.get_marker() in MARKERS for line in ax.lines)
-    color = MEASURED[series % len(MEASURED)] if color is None else color
-    mean = y.mean(axis=1)
-    if y.shape[1] > 1:
-        low, high = np.quantile(y, [0.1, 0.9], axis=1)
-        ax.fill_between(x, low, high, color=color, alpha=0.22, lw=0)
-    ax.plot(x, mean, MARKERS[series % len(MARKERS)], color=color, ls="none", label=label)
+    series, mean = _points(ax, x, y, label, color)
     first, last = _number(mean[0]), _number(mean[-1])
     says = f"{_spoken(label)} {'falls' if mean[-1] < mean[0] else 'rises'}"
     says += f" from {first} at size {x[0]:g} to {last} at size {x[-1]:g}"
@@ -671,6 +835,21 @@ def sweep(
     return fit
 
 
+def _points(
+    ax: Axes, x: Floats, y: Floats, label: str, color: str | None = None, **style: Any
+) -> tuple[int, Floats]:
+    """Draw the means over seeds and the band; return the number of series before, and the means."""
+    series = sum(line.get_marker() in MARKERS for line in ax.lines)
+    color = MEASURED[series % len(MEASURED)] if color is None else color
+    mean = y.mean(axis=1)
+    if y.shape[1] > 1:
+        low, high = np.quantile(y, [0.1, 0.9], axis=1)
+        ax.fill_between(x, low, high, color=color, alpha=0.22, lw=0)
+    marker = MARKERS[series % len(MARKERS)]
+    ax.plot(x, mean, marker, color=color, ls="none", label=label, **style)
+    return series, mean
+
+
 def _size_ticks(ax: Axes, sizes: Sequence[float]) -> None:
     """Label the sizes themselves, as many as fit without touching."""
     span = math.log(sizes[-1] / sizes[0])
@@ -688,7 +867,7 @@ def curve(
     ax: Axes,
     x: ArrayLike,
     measured: ArrayLike,
-    predicted: ArrayLike,
+    predicted: ArrayLike | None = None,
     *,
     label: str = "measured",
     level: float | None = None,
@@ -696,10 +875,18 @@ def curve(
 ) -> None:
     """Draw a measured quantity over its prediction on plain axes, with the level both tend to.
 
+    The points are means over seeds, the band holds the middle 80 % of the seeds. Call it again on
+    the same axes for another series: it takes the next colour. For a quantity that decays
+    geometrically call ``ax.set_yscale("log")``, before or after.
+
     Parameters
     ----------
     ax : matplotlib axes
-    x, measured, predicted : (n,) arrays
+    x : (n,) array
+    measured : (n,) or (n, seeds) array
+        Positive on a log axis.
+    predicted : (n,) array, optional
+        The theory at each `x`.
     label : str
         What is measured: legend entry and alternative text.
     level : float, optional
@@ -710,22 +897,195 @@ def curve(
     Raises
     ------
     TypeError, ValueError
-        If `ax` is no axes, or the arrays are empty, NaN, or of different shapes.
+        If `ax` is no axes, or the arrays are empty, NaN, of different shapes, or not positive on a
+        log axis.
     """
-    ax, at, y = _axes(ax), _array(x, "x"), _array(measured, "measured")
-    theory = _array(predicted, "predicted")
-    for array, what in ((y, "measured"), (theory, "predicted")):
-        _same_shape(array, what, at, "x")
-    height = None if level is None else float(_array(level, "level", 0))
-    ax.plot(at, y, "o", color=MEASURED[0], ls="none", label=label, zorder=3)
-    ax.plot(at, theory, color=THEORY, label="theory")
-    says = f"{label} goes from {_number(y[0])} at {at[0]:g} to {_number(y[-1])} at {at[-1]:g}"
-    says += f"; theory goes from {_number(theory[0])} to {_number(theory[-1])}"
+    ax, at = _axes(ax), _array(x, "x")
+    real = _positive if ax.get_yscale() == "log" else _array
+    y = real(measured, "measured", 1, 2)
+    if y.ndim == 1:
+        _same_shape(y, "measured", at, "x")
+    y = _one_row(y, "measured", at, "x", "a point")
+    theory = None if predicted is None else real(predicted, "predicted")
+    if theory is not None:
+        _same_shape(theory, "predicted", at, "x")
+    height = None if level is None else float(real(level, "level", 0))
+    order = np.argsort(at, kind="stable")
+    at, y = at[order], y[order]
+    _, mean = _points(ax, at, y, label, zorder=3)
+    says = _spoken(label) + (f", the mean of {y.shape[1]} seeds," if y.shape[1] > 1 else "")
+    says += f" goes from {_number(mean[0])} at {at[0]:g} to {_number(mean[-1])} at {at[-1]:g}"
+    if theory is not None:
+        theory = theory[order]
+        ax.plot(at, theory, color=THEORY, label="theory")
+        says += f"; theory goes from {_number(theory[0])} to {_number(theory[-1])}"
     if height is not None:
         ax.axhline(height, color=OUTLIER, ls=":", label=level_label)
-        says += f"; the {level_label} is {_number(height)}"
+        says += f"; the {_spoken(level_label)} is {_number(height)}"
     ax.grid(axis="y")
     _legend(ax)
+    describe(ax, says)
+
+
+def matrix(ax: Axes, M: ArrayLike, *, label: str = "entries", limit: float | None = None) -> None:
+    """Draw the entries of a matrix as an image with a colour bar.
+
+    Zero has the colour of the paper. Positive entries go to blue; where there are entries of both
+    signs, negative ones go to blue and positive ones to orange, on one scale. A matrix with more
+    than 120 rows or columns is drawn as the means of square blocks, and the colour bar says so.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    M : (rows, columns) array
+        Real entries.
+    label : str
+        Name of the colour bar.
+    limit : float, optional
+        Where the colour scale ends, in absolute value; the largest that is drawn by default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `ax` is no axes, `M` is empty, NaN or of the wrong shape, or `limit` is not positive.
+    """
+    ax, entries = _axes(ax), _array(M, "M", 2)
+    remedy = "pass where the colours end, such as the largest |M|"
+    end = None if limit is None else _checks.positive(limit, "limit", remedy)
+    rows, columns = entries.shape
+    side = -(-max(rows, columns) // _CELLS)
+    drawn = _means_of_blocks(entries, side)
+    end = float(np.abs(drawn).max()) or 1.0 if end is None else end
+    least, most = (_snapped(v, np.abs(entries).max()) for v in (entries.min(), entries.max()))
+    has_minus, has_plus = least < 0, most > 0
+    colors = _SIGNS if has_minus and has_plus else _BLUES.reversed() if has_minus else _BLUES
+    image = ax.imshow(
+        drawn,
+        cmap=colors.resampled(65),  # few colours make a small file
+        vmin=-end if has_minus else 0.0,
+        vmax=end if has_plus or not has_minus else 0.0,
+        extent=(0.5, columns + 0.5, rows + 0.5, 0.5),
+        aspect="equal" if max(rows, columns) <= 4 * min(rows, columns) else "auto",
+        interpolation="nearest",
+    )
+    over, under = bool((drawn > end).any()), bool((drawn < -end).any())
+    arrows = {(True, True): "both", (True, False): "max", (False, True): "min"}
+    where = "right" if _columns(ax) > 1 else "bottom"
+    extend = arrows.get((over, under), "neither")
+    bar = ax.figure.colorbar(image, ax=ax, location=where, extend=extend)
+    bar.outline.set_visible(False)
+    bar.locator = MaxNLocator(4)
+    blocks = "" if side == 1 else f"means of {side} × {side} blocks"
+    bar.set_label(f"{label}, {blocks}" if blocks else label)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(4, integer=True))
+    says = f"Image of a matrix with {rows} rows and {columns} columns, {_spoken(label)} between"
+    says += f" {_number(least)} and {_number(most)}"
+    if has_minus:
+        mean, spread = _number(_snapped(entries.mean(), end)), _number(entries.std())
+        says += f", mean {mean}, standard deviation {spread}"
+    elif has_plus:
+        sums = entries.sum(axis=0)
+        ratio = _number(sums.max() / sums.mean())
+        says += f"; the largest column sum is {ratio} times the mean one"
+    says += f"; drawn as {blocks}" if blocks else ""
+    if beyond := np.count_nonzero(np.abs(drawn) > end):
+        says += f"; {beyond} of {drawn.size} cells lie beyond the colour scale, which ends at"
+        says += f" {_number(end)}"
+    _label(ax, "column", "row")
+    describe(ax, says)
+
+
+def _means_of_blocks(entries: Floats, side: int) -> Floats:
+    """Return the mean of every block of `side` rows and columns, of what there is at the border."""
+    means = entries
+    for axis, size in enumerate(entries.shape):
+        start = np.arange(0, size, side)
+        count = np.diff(np.r_[start, size])
+        means = np.add.reduceat(means, start, axis=axis) / np.expand_dims(count, 1 - axis)
+    return means
+
+
+def crossings(pairs: ArrayLike) -> int:
+    """Return how often the chords of a pairing cross.
+
+    The points 0, 1, …, 2k - 1 stand in this order on a circle; two chords cross where just one
+    end of the one lies between the ends of the other. Of all pairings those without
+    crossings make up the limit of a moment.
+
+    Parameters
+    ----------
+    pairs : (k, 2) array of whole numbers
+        Each of 0, …, 2k - 1 once.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `pairs` is no such pairing.
+
+    Examples
+    --------
+    >>> crossings([(0, 1), (2, 3)]), crossings([(0, 2), (1, 3)])
+    (0, 1)
+    """
+    return int(_crossed(_pairing(pairs)).sum()) // 2
+
+
+def _pairing(pairs: ArrayLike) -> NDArray[np.int64]:
+    remedy = "number the points 0, 1, … and join each to one other"
+    ends = _checks.within(pairs, "pairs", 0, is_whole=True, ndim=(2,), remedy=remedy)
+    if ends.shape[1] != 2 or not np.array_equal(np.sort(ends, axis=None), np.arange(ends.size)):
+        raise ValueError(
+            f"pairs must hold each of 0, …, {max(ends.size, 2) - 1} once, two in a row, got "
+            f"{_checks.shown(pairs)}; {remedy}"
+        )
+    return np.sort(ends, axis=1).astype(np.int64)
+
+
+def _crossed(ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say for every two chords, (k, k), whether they cross."""
+    low, high = ends.T
+    left = (low[:, None] < low) & (low < high[:, None]) & (high[:, None] < high)
+    crossed: NDArray[np.bool_] = left | left.T
+    return crossed
+
+
+def chords(ax: Axes, pairs: ArrayLike, *, title: str | None = None) -> None:
+    """Draw a pairing of points on a circle as chords; those that cross another stand out.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    pairs : (k, 2) array of whole numbers
+        Each of 0, …, 2k - 1 once; the points carry these numbers, clockwise from the top.
+    title : str, optional
+        Drawn above, and the beginning of the alternative text.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `ax` is no axes or `pairs` no such pairing.
+    """
+    ax, ends = _axes(ax), _pairing(pairs)
+    crossed = _crossed(ends)
+    apart = np.asarray(~crossed.any(axis=1))
+    angle = np.pi / 2 - 2 * np.pi * (np.arange(ends.size) + 0.5) / ends.size
+    x, y = np.cos(angle), np.sin(angle)
+    round_ = np.linspace(0, 2 * np.pi, 121)
+    ax.plot(np.cos(round_), np.sin(round_), color="#8c8c88", lw=1.2)
+    for chord, is_apart in zip(ends, apart, strict=True):
+        ax.plot(x[chord], y[chord], color=MEASURED[0] if is_apart else OUTLIER, lw=3)
+    ax.plot(x, y, "o", color=THEORY, ls="none")
+    for i in range(ends.size):
+        ax.text(1.17 * x[i], 1.17 * y[i], str(i), ha="center", va="center")
+    ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    ax.set_axis_off()
+    k, n = len(ends), int(crossed.sum()) // 2
+    says = f"{k} chord{'s' * (k > 1)} between {2 * k} points on a circle, "
+    says += f"{n} crossing{'s' * (n > 1)}" if n else "no crossings"
+    if title is not None:
+        ax.set_title(title)
+        says = f"{_spoken(title)}: {says}"
     describe(ax, says)
 
 
@@ -819,7 +1179,8 @@ def summary(fig: Figure) -> list[dict[str, Any]]:
         for image in ax.images:
             pixels = np.asarray(image.get_array(), dtype=float)
             points = np.column_stack([np.arange(pixels.size), pixels.ravel()])
-            artists.append(_digest("image", points, in_order=True))
+            kind = "image " + " × ".join(map(str, pixels.shape))
+            artists.append(_digest(kind, points, in_order=True))
         legend = ax.get_legend()
         words = [ax.get_title(), ax.get_xlabel(), ax.get_ylabel()]
         words += [text.get_text() for text in ax.texts]
@@ -845,6 +1206,8 @@ def show(fig: Figure) -> None:
             f"fig must have an alternative text, got {_checks.shown(fig)} without one; add a "
             "sentence with describe(ax, …)"
         )
+    for ax in fig.axes:
+        _refit(ax)
     if not _in_notebook():
         plt.show()
         return

@@ -14,9 +14,10 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 from gapcourse import figures
-from gapcourse.laws import QuarterCircle
+from gapcourse.laws import AttentionBulk, FussCatalan, MarchenkoPastur, QuarterCircle
 
 STYLE = Path(figures.__file__).with_name("gapcourse.mplstyle")
 SIZES = np.array([50, 100, 200, 400])
@@ -70,6 +71,140 @@ def test_a_far_outlier_is_named_at_the_edge(ax):
     assert labels(ax)[2:] == ["outlier at 20.0", "your prediction at 14.0"]
 
 
+def line(ax, label):
+    return next(line for line in ax.lines if line.get_label() == label)
+
+
+def test_a_second_law_is_drawn_dashed_and_said(ax):
+    figures.spectrum(
+        ax, [0.5, 1.0, 1.5], QuarterCircle(1.0), other=QuarterCircle(2.0), other_label="iid noise"
+    )
+    assert labels(ax) == ["measured", "quarter-circle law", "iid noise"]
+    assert numbers(figures.alt_text(ax.figure)) == [3, 0.5, 1.5, 2, 4]
+    assert "the iid noise ends at 4.00" in figures.alt_text(ax.figure)
+    assert ax.get_xlim()[1] > 4  # the further edge counts
+    second = line(ax, "iid noise")
+    assert second.is_dashed()
+    assert second.get_color() == figures.OTHER
+    assert second.get_xdata().max() == 4
+
+
+def test_the_zeros_of_an_atom_are_counted_but_not_drawn(ax):
+    values = [0.0, 1e-16, 1e-15, *np.linspace(1, 3, 2)]
+    figures.spectrum(ax, values, MarchenkoPastur(4.0))
+    heights, edges, _ = ax.patches[0].get_data()
+    assert heights @ np.diff(edges) == pytest.approx(0.4)
+    assert heights[0] == 0
+    share = "share of zeros 0.60, theory 0.75"
+    assert share in labels(ax)
+    said = figures.alt_text(ax.figure)
+    assert said.endswith(f"; {share}.")
+    assert numbers(said) == [5, 0, 3, 3, 0.6, 0.75]
+
+
+def test_zeros_without_an_atom_stay_in_the_bars(ax):
+    figures.spectrum(ax, [0.0, 1e-17, 1.0, 2.0], QuarterCircle(1.0))
+    heights, edges, _ = ax.patches[0].get_data()
+    assert heights @ np.diff(edges) == pytest.approx(1)
+    assert "zeros" not in figures.alt_text(ax.figure)
+    assert "between 0 and 2.00" in figures.alt_text(ax.figure)
+
+
+@pytest.mark.parametrize("law", [AttentionBulk(1.0, 0.0, 1.0), FussCatalan(2), FussCatalan(4)])
+def test_a_density_infinite_at_zero_leaves_by_the_top(ax, law):
+    figures.spectrum(ax, law.ppf((np.arange(400) + 0.5) / 400), law)
+    tallest = ax.patches[0].get_data()[0].max()
+    theory = ax.lines[0]
+    y = theory.get_ydata()
+    assert np.isinf(y[0])
+    assert y[1] > ax.get_ylim()[1]
+    assert 0 < theory.get_xdata()[1] < 1e-5 * law.edge
+    assert 1.25 * tallest < ax.get_ylim()[1] < 2.5 * tallest  # the legend needs room
+    assert np.isfinite(ax.dataLim.get_points()).all()
+    assert "its density leaves the panel at the top" in figures.alt_text(ax.figure)
+    ax.figure.canvas.draw()
+
+
+def test_a_density_that_fits_does_not_leave(ax):
+    law = QuarterCircle(1.0)
+    figures.spectrum(ax, law.ppf((np.arange(400) + 0.5) / 400), law)
+    assert "leaves" not in figures.alt_text(ax.figure)
+
+
+@pytest.mark.parametrize(
+    "law", [AttentionBulk(1.0, 0.2, 4.0), AttentionBulk(1.0, 0.001, 4.0), MarchenkoPastur(0.5)]
+)
+def test_a_law_is_drawn_on_its_support_only_and_finely(ax, law):
+    figures.spectrum(ax, [1.0, 2.0], law)
+    x, y = ax.lines[0].get_data()
+    bands = getattr(law, "bands", None) or ((law.lower_edge, law.edge),)
+    assert np.isnan(x).sum() == np.isnan(y).sum() == len(bands) - 1  # a gap breaks the line
+    drawn = x[np.isfinite(x)]
+    inside = [(low <= drawn) & (drawn <= high) for low, high in bands]
+    assert np.any(inside, axis=0).all()
+    for here, (low, high) in zip(inside, bands, strict=True):
+        assert drawn[here].min() == low
+        assert drawn[here].max() == high
+        seen = trapezoid(y[np.isfinite(x)][here], drawn[here])
+        assert seen == pytest.approx(law.cdf(high) - law.cdf(low), rel=0.01)
+
+
+def test_laws_named_after_people_keep_their_capitals(ax):
+    figures.spectrum(ax, [1.0], FussCatalan(1), other=MarchenkoPastur(1.0), other_label="x")
+    assert labels(ax)[1] == "Fuss-Catalan law"
+
+
+def test_distribution_returns_the_distance_and_says_it(ax):
+    law = QuarterCircle(1.0)
+    values = law.ppf([0.2, 0.5, 0.95])  # furthest apart left of the last step: 0.95, 2/3
+    distance = figures.distribution(ax, values, law)
+    assert distance == pytest.approx(0.95 - 2 / 3)
+    said = figures.alt_text(ax.figure)
+    assert numbers(said)[0] == 3
+    assert said.endswith("the largest distance is 0.283.")
+    assert labels(ax) == ["measured", "quarter-circle law", "largest distance 0.283"]
+    x, y = line(ax, "largest distance 0.283").get_data()
+    assert list(x) == [values[2]] * 2
+    np.testing.assert_allclose(y, [0.95, 2 / 3])
+    x, y = ax.lines[0].get_data()
+    np.testing.assert_allclose(y, [0, 1 / 3, 2 / 3, 1, 1])
+    assert ax.lines[0].get_drawstyle() == "steps-post"
+    np.testing.assert_allclose(x[1:4], values)
+
+
+def test_distribution_agrees_with_scipy(ax):
+    from scipy.stats import kstest
+
+    law = QuarterCircle(1.0)
+    for draws in (law.rvs(20, 1), 0.8 * law.rvs(30, 2), 1.3 * law.rvs(30, 3)):
+        distance = figures.distribution(ax, draws, law)
+        assert distance == pytest.approx(kstest(draws, law.cdf).statistic)
+    steps = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
+    assert [line.get_color() for line in steps] == list(figures.MEASURED[:3])
+
+
+def test_distribution_knows_the_atom_and_its_rounding(ax):
+    law = MarchenkoPastur(4.0)
+    values = np.r_[np.full(75, 1e-15), law.ppf(0.75 + 0.25 * (np.arange(25) + 0.5) / 25)]
+    assert figures.distribution(ax, values, law) == pytest.approx(0.005)
+    assert figures.distribution(ax, values[50:], law) == pytest.approx(0.255)
+    x, y = line(ax, "Marchenko-Pastur law").get_data()
+    assert list(y[:2]) == [0, 0.75]
+    assert x[0] == pytest.approx(0)
+
+
+def test_distribution_needs_no_density(ax):
+    class Uniform:
+        edge = 1.0
+
+        def cdf(self, x):
+            return np.clip(x, 0, 1)
+
+    assert figures.distribution(ax, [0.5, 7.0], Uniform()) == pytest.approx(0.5)
+    assert ax.get_xlim()[1] == pytest.approx(3)
+    assert "1 of the values lie beyond the right edge" in figures.alt_text(ax.figure)
+
+
 def test_eigenvalue_cloud(ax):
     z = np.exp(1j * np.linspace(0, 6, 50)) * np.linspace(0.1, 1.1, 50)
     figures.eigenvalue_cloud(ax, z, radius=1.0, outlier=20.0, prediction=1.5)
@@ -105,6 +240,173 @@ def test_curves_on_the_same_axes(ax):
     ]
     assert ax.get_ylim()[0] < -2.1
     assert ax.get_ylim()[1] > 40
+
+
+def test_curve_takes_seeds_and_needs_no_theory(ax):
+    measured = np.array([[1.0, 2.0, 3.0], [10.0, 11.0, 12.0]])
+    figures.curve(ax, [5, 4], measured[::-1], label=r"$\\lambda$")
+    figures.curve(ax, [4, 5], [1.0, 2.0], [1.0, 2.0], label="two")
+    assert labels(ax) == [r"$\\lambda$", "two", "theory"]
+    points, second, _ = ax.lines
+    np.testing.assert_allclose(points.get_data(), [[4, 5], [2, 11]])
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(1.2)
+    assert band[:, 1].max() == pytest.approx(11.8)
+    assert (points.get_color(), second.get_color()) == figures.MEASURED[:2]
+    assert (points.get_marker(), second.get_marker()) == figures.MARKERS[:2]
+    said = figures.alt_text(ax.figure)
+    assert said.startswith("λ, the mean of 3 seeds, goes from 2.00 at 4 to 11.0 at 5. Two goes")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_curve_on_a_log_axis_keeps_every_series_in_view(ax, monkeypatch, when):
+    monkeypatch.setattr(figures.plt, "close", lambda fig: None)
+    monkeypatch.setattr(figures.plt, "show", lambda: None)
+    k = np.arange(1, 11)
+    if when == "before":
+        ax.set_yscale("log")
+    figures.curve(ax, k, 0.1**k, 0.1**k, label="walk")
+    figures.curve(ax, k, 0.5**k, label="lazy")
+    if when == "after":
+        ax.set_yscale("log")
+    figures.show(ax.figure)
+    bottom, top = ax.get_ylim()
+    assert 1e-12 < bottom < 1e-10
+    assert 0.5 < top < 1e4
+    room = (math.log(top / 0.5)) / math.log(top / bottom)
+    assert 0.15 < room < 0.5  # for the legend
+
+
+def test_curve_sorts_its_points_and_its_theory(ax):
+    figures.curve(ax, [3, 1, 2], [9.0, 7.0, 8.0], [6.0, 4.0, 5.0])
+    for drawn, y in zip(ax.lines, ([7, 8, 9], [4, 5, 6]), strict=True):
+        np.testing.assert_array_equal(drawn.get_data(), [[1, 2, 3], y])
+    assert numbers(figures.alt_text(ax.figure)) == [7, 1, 9, 3, 4, 6]
+
+
+def test_a_log_axis_made_after_leaves_out_what_it_cannot_show(ax, monkeypatch):
+    monkeypatch.setattr(figures.plt, "show", lambda: None)
+    figures.curve(ax, [1, 2, 3], [1.0, 0.1, 0.0])
+    ax.set_yscale("log")
+    figures.show(ax.figure)
+    assert 0.01 < ax.get_ylim()[0] < 0.1
+
+
+def test_limits_set_by_hand_stay(ax, monkeypatch):
+    monkeypatch.setattr(figures.plt, "show", lambda: None)
+    figures.curve(ax, [1, 2], [1.0, 0.1])
+    ax.set_yscale("log")
+    ax.set_ylim(0.01, 7)
+    figures.show(ax.figure)
+    assert ax.get_ylim() == (0.01, 7)
+
+
+def test_matrix_of_one_sign_and_of_both():
+    fig, (left, right) = figures.panels(2)
+    figures.matrix(left, [[1.0, 3.0], [0.5, 1.5]])
+    figures.matrix(right, [[1.0, -3.0], [0.0, 1.0]], label=r"$\\sigma$", limit=2)
+    assert left.images[0].get_clim() == (0, 3)
+    assert right.images[0].get_clim() == (-2, 2)
+    said = figures.alt_text(fig)
+    assert "2 rows and 2 columns, entries between 0.500 and 3.00; the largest column sum" in said
+    assert "is 1.50 times the mean one" in said
+    assert "σ between -3.00 and 1.00, mean -0.250, standard deviation 1.64; 1 of 4 cells" in said
+    paper = mpl.colors.to_rgb(figures.BACKGROUND)
+    for image in (left.images[0], right.images[0]):
+        np.testing.assert_allclose(image.cmap(image.norm(0.0))[:3], paper, atol=0.02)
+    assert [ax.get_xlabel() for ax in fig.axes[2:]] == ["entries", r"$\\sigma$"]  # the bars
+
+
+def test_matrix_that_is_not_positive_or_zero():
+    _, (left, right) = figures.panels(2)
+    figures.matrix(left, [[-1.0, -2.0]])
+    figures.matrix(right, np.zeros((2, 2)))
+    assert left.images[0].get_clim() == (-2, 0)
+    assert right.images[0].get_clim() == (0, 1)
+    blank = mpl.colors.to_rgb(figures.BACKGROUND)
+    np.testing.assert_allclose(left.images[0].cmap(1.0)[:3], blank, atol=0.02)
+
+
+def test_rounding_errors_of_a_matrix_are_no_sign(ax):
+    figures.matrix(ax, [[1.0, -1e-17]])
+    assert ax.images[0].get_clim() == (0, 1)
+    assert "between 0 and 1.00" in figures.alt_text(ax.figure)
+
+
+def test_a_large_matrix_is_drawn_as_means_of_blocks(ax):
+    import io
+
+    M = np.random.default_rng(0).exponential(size=(400, 301))
+    figures.matrix(ax, M)
+    drawn = ax.images[0].get_array()
+    assert drawn.shape == (100, 76)
+    assert drawn[3, 2] == pytest.approx(M[12:16, 8:12].mean())
+    assert drawn[99, 75] == pytest.approx(M[396:, 300:].mean())
+    assert ax.images[0].get_extent() == [0.5, 301.5, 400.5, 0.5]
+    assert "drawn as means of 4 × 4 blocks" in figures.alt_text(ax.figure)
+    png = io.BytesIO()
+    ax.figure.savefig(png, format="png", pil_kwargs={"optimize": True})
+    assert len(png.getvalue()) < 100_000
+
+
+@pytest.mark.parametrize("colors", [figures._BLUES, figures._SIGNS])
+@pytest.mark.parametrize("vision", ["none", "protan", "deutan", "tritan"])
+def test_colours_of_an_image_are_ordered_for_every_reader(colors, vision):
+    light = np.array([lab(c[:3], vision)[0] for c in colors(np.linspace(0, 1, 33))])
+    if colors is figures._SIGNS:
+        assert (np.diff(light[:17]) > 0).all()
+        light = light[16:]
+        ends = [lab(colors(t)[:3], vision) for t in (0.25, 0.75)]
+        assert np.linalg.norm(ends[0] - ends[1]) > 40
+    assert (np.diff(light) < 0).all()
+
+
+CROSSINGS = [
+    ([(0, 1)], 0),
+    ([(0, 3), (2, 1)], 0),
+    ([(0, 2), (3, 1)], 1),
+    ([(0, 3), (1, 4), (2, 5)], 3),
+    ([(0, 5), (1, 3), (2, 4)], 1),
+]
+
+
+@pytest.mark.parametrize(("pairs", "count"), CROSSINGS)
+def test_chords_show_and_say_crossings(ax, pairs, count):
+    assert figures.crossings(pairs) == count
+    figures.chords(ax, pairs, title="one")
+    k = len(pairs)
+    said = figures.alt_text(ax.figure)
+    assert said.startswith(f"One: {k} chord")
+    assert numbers(said) == [k, 2 * k] + [count] * (count > 0)
+    assert ("no crossings" in said) == (count == 0)
+    assert [text.get_text() for text in ax.texts] == [str(i) for i in range(2 * k)]
+    assert ax.get_title() == "one"
+    drawn = ax.lines[1:-1]
+    assert len(drawn) == k
+    at = np.column_stack(ax.lines[-1].get_data())
+    for chord, ends in zip(drawn, pairs, strict=True):
+        np.testing.assert_allclose(np.column_stack(chord.get_data()), at[sorted(ends)])
+
+
+def test_only_chords_that_cross_stand_out(ax):
+    figures.chords(ax, [(0, 5), (1, 3), (2, 4)])
+    blue, brown = figures.MEASURED[0], figures.OUTLIER
+    assert [chord.get_color() for chord in ax.lines[1:-1]] == [blue, brown, brown]
+
+
+def test_pairings_without_crossings_are_counted_by_the_catalan_numbers():
+    def pairings(points):
+        if not points:
+            yield []
+        for partner in points[1:]:
+            rest = [p for p in points[1:] if p != partner]
+            yield from ([(points[0], partner), *others] for others in pairings(rest))
+
+    counts = [
+        sum(figures.crossings(pairs) == 0 for pairs in pairings(list(range(2 * k))))
+        for k in (1, 2, 3, 4)
+    ]
+    assert counts == [1, 2, 5, 14]
 
 
 def test_parity(ax):
@@ -221,6 +523,16 @@ spectrum, cloud, ordered, sweep = (
     figures.sweep,
 )
 curve, parity = figures.curve, figures.parity
+distribution, matrix, chords = figures.distribution, figures.matrix, figures.chords
+CDF = "must have a distribution function cdf and a number edge"
+QC = QuarterCircle(1.0)
+
+
+def on_log_axis(ax, *args, **options):
+    ax.set_yscale("log")
+    curve(ax, *args, **options)
+
+
 BAD = [
     (lambda ax: spectrum(ax, []), ValueError, f"values {EMPTY}"),
     (lambda ax: spectrum(ax, [1, NAN]), ValueError, r"values .*NaN, got \[1, nan\]; remove"),
@@ -298,6 +610,33 @@ BAD = [
         ValueError,
         "prediction .*above 0, got -1; log axes",
     ),
+    (lambda ax: spectrum(ax, [1.0], other=3), TypeError, f"other {LAW}, got 3; pass an ob"),
+    (lambda ax: spectrum(ax, [1.0], QC, other="x"), TypeError, f"other {LAW}, got 'x'; pass"),
+    (lambda ax: distribution(ax, [], QC), ValueError, f"values {EMPTY}"),
+    (lambda ax: distribution(ax, [NAN], QC), ValueError, "values .*NaN, got .*; remove"),
+    (lambda ax: distribution(ax, [[1.0]], QC), ValueError, f"values {NOT_1D}"),
+    (lambda ax: distribution(ax, [1.0], None), TypeError, f"law {CDF}, got None; pass an ob"),
+    (lambda ax: distribution(2, [1.0], QC), TypeError, "ax must .*got 2; pass those"),
+    (lambda ax: curve(ax, [1, 2], [[1, 2]]), ValueError, "measured .*row a point, got 1 rows for"),
+    (lambda ax: curve(ax, [1], [[[1]]]), ValueError, r"measured .*\(1, 1, 1\); bring"),
+    (lambda ax: on_log_axis(ax, [1], [0]), ValueError, "measured .*above 0, got 0; log axes"),
+    (lambda ax: on_log_axis(ax, [1], [1], [-1]), ValueError, "predicted .*got -1; log axes"),
+    (lambda ax: on_log_axis(ax, [1], [1], level=0), ValueError, "level .*above 0, got 0; log"),
+    (lambda ax: matrix(ax, [1.0]), ValueError, r"M must be a 2-D array .*\(1,\); bring"),
+    (lambda ax: matrix(ax, np.ones((0, 2))), ValueError, r"M .*not empty.*\(0, 2\); pass"),
+    (lambda ax: matrix(ax, [[INF]]), ValueError, "M must be finite, got inf; remove"),
+    (lambda ax: matrix(ax, [[1j]]), TypeError, "M must hold real numbers"),
+    (lambda ax: matrix(ax, [[1.0]], limit=0), ValueError, "limit .*above 0, got 0; pass where"),
+    (lambda ax: matrix(ax, [[1.0]], limit="a"), TypeError, "limit must hold real.*; pass real"),
+    (lambda ax: matrix(3, [[1.0]]), TypeError, "ax must .*got 3; pass those"),
+    (lambda ax: chords(ax, []), ValueError, r"pairs must be a 2-D .*\(0,\); pass"),
+    (lambda ax: chords(ax, [(0, 1, 2, 3)]), ValueError, "pairs must hold each of 0, …, 3 once"),
+    (lambda ax: chords(ax, [(0, 2)]), ValueError, r"pairs .*0, …, 1 once.*\[\(0, 2\)\]; number"),
+    (lambda ax: chords(ax, [(0, 1), (1, 2)]), ValueError, "pairs must hold each of 0, …, 3 once"),
+    (lambda ax: chords(ax, [(0, 0.5)]), ValueError, r"pairs .*whole.*got 0\.5; number"),
+    (lambda ax: chords(ax, [(-1, 0)]), ValueError, "pairs .*got -1; number"),
+    (lambda ax: chords(ax, [("a", "b")]), TypeError, "pairs must hold real numbers"),
+    (lambda ax: chords(3, [(0, 1)]), TypeError, "ax must .*got 3; pass those"),
     (lambda ax: curve(ax, [], [], []), ValueError, f"x {EMPTY}"),
     (
         lambda ax: curve(ax, [1, 2], [1], [1, 2]),
@@ -389,6 +728,56 @@ def test_summary_of_a_cloud_does_not_depend_on_the_order():
     assert summary(z) != summary(1.01 * z)
 
 
+def summed(plot, *args, **options):
+    fig, ax = figures.panel()
+    plot(ax, *args, **options)
+    plt.close(fig)
+    return figures.summary(fig)
+
+
+def test_summary_sees_a_change_of_every_plot():
+    rng = np.random.default_rng(0)
+    values, M, k = QC.ppf(rng.random(50)), rng.standard_normal((6, 8)), np.arange(1, 5)
+    pairs = [(0, 1), (2, 3)]
+    first = [
+        summed(spectrum, values, QC, other=QC),
+        summed(spectrum, np.zeros(3), MarchenkoPastur(2.0)),
+        summed(distribution, values, QC),
+        summed(curve, k, rng.random((4, 5))),
+        summed(curve, k, 1 / k),
+        summed(matrix, M),
+        summed(matrix, M),
+        summed(matrix, np.abs(M)),
+        summed(chords, pairs),
+        summed(chords, pairs),
+    ]
+    second = [
+        summed(spectrum, values, QC, other=QuarterCircle(1.01)),
+        summed(spectrum, np.zeros(3), MarchenkoPastur(2.1)),
+        summed(distribution, values * 1.01, QC),
+        summed(curve, k, rng.random((4, 5))),
+        summed(curve, k, 1 / k, 1 / k),
+        summed(matrix, M.T),
+        summed(matrix, M, limit=9),
+        summed(matrix, np.abs(M) * np.where(np.arange(8) == 3, 1.1, 1)),
+        summed(chords, [(0, 2), (1, 3)]),
+        summed(chords, pairs, title="a"),
+    ]
+    same = [i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a == b]
+    assert not same
+    assert summed(matrix, M) == first[5]
+
+
+def test_summary_of_an_image_is_small_and_sees_its_shape():
+    M = np.random.default_rng(0).standard_normal((100, 50))
+    entries = [summed(matrix, m)[0]["artists"][0] for m in (M, M.reshape(50, 100))]
+    assert [entry["kind"] for entry in entries] == ["image 100 × 50", "image 50 × 100"]
+    assert len(str(entries[0])) < 400
+    changed = M.copy()
+    changed[17, 3] += 5
+    assert summed(matrix, changed)[0]["artists"][0] != entries[0]
+
+
 # --- publishing -----------------------------------------------------------------------------------
 
 PUBLISH = """
@@ -442,6 +831,7 @@ def test_show_works_in_plain_python():
 
 # --- the style ------------------------------------------------------------------------------------
 
+ALWAYS = (figures.MEASURED[0], figures.THEORY, figures.PREDICTION, figures.OTHER)
 SERIES = (*figures.MEASURED, figures.THEORY, figures.PREDICTION)
 
 
@@ -457,7 +847,7 @@ def contrast(a, b):
     return lights[1] / lights[0]
 
 
-@pytest.mark.parametrize("color", [*SERIES, figures.OUTLIER])
+@pytest.mark.parametrize("color", [*SERIES, figures.OUTLIER, figures.OTHER])
 def test_colours_stand_out_from_the_background(color):
     assert contrast(color, figures.BACKGROUND) >= 4.5  # text needs 4.5, graphics 3
     assert contrast(color, "#121212") >= 3 or color == figures.THEORY  # if ever without background
@@ -487,7 +877,7 @@ def lab(color, vision):
 
 @pytest.mark.parametrize("vision", BLIND)
 def test_what_a_figure_always_holds_is_told_apart_by_every_reader(vision):
-    seen = [lab(c, vision) for c in (figures.MEASURED[0], figures.THEORY, figures.PREDICTION)]
+    seen = [lab(c, vision) for c in ALWAYS]
     assert min(np.linalg.norm(a - b) for a, b in combinations(seen, 2)) > 20
 
 
