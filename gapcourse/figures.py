@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import math
 import numbers
 import re
@@ -291,11 +292,17 @@ def describe(ax: Axes, sentence: str) -> None:
 
 
 def alt_text(fig: Figure) -> str:
-    """Return the alternative text of a figure, panel by panel."""
+    """Return the alternative text of a figure, panel by panel; equal neighbours are named once."""
     said = [" ".join(_sentences[ax]) for ax in _figure(fig).axes if ax in _sentences]
     if len(said) < 2:
         return "".join(said)
-    return " ".join(f"Panel {i} of {len(said)}: {text}" for i, text in enumerate(said, 1))
+    parts, first = [], 1
+    for text, group in itertools.groupby(said):
+        last = first + len(list(group)) - 1
+        panels = f"Panel {first}" if first == last else f"Panels {first} to {last}"
+        parts.append(f"{panels} of {len(said)}: {text}")
+        first = last + 1
+    return " ".join(parts)
 
 
 def _label(ax: Axes, x: str, y: str) -> None:
@@ -1050,16 +1057,18 @@ def _crossed(ends: NDArray[np.int64]) -> NDArray[np.bool_]:
     return crossed
 
 
-def chords(ax: Axes, pairs: ArrayLike, *, title: str | None = None) -> None:
+def chords(ax: Axes, pairs: ArrayLike, *, title: str | None = None, numbered: bool = True) -> None:
     """Draw a pairing of points on a circle as chords; those that cross another stand out.
 
     Parameters
     ----------
     ax : matplotlib axes
     pairs : (k, 2) array of whole numbers
-        Each of 0, …, 2k - 1 once; the points carry these numbers, clockwise from the top.
+        Each of 0, …, 2k - 1 once, clockwise from the top.
     title : str, optional
         Drawn above, and the beginning of the alternative text.
+    numbered : bool
+        Whether the points carry their numbers, which need room.
 
     Raises
     ------
@@ -1076,7 +1085,7 @@ def chords(ax: Axes, pairs: ArrayLike, *, title: str | None = None) -> None:
     for chord, is_apart in zip(ends, apart, strict=True):
         ax.plot(x[chord], y[chord], color=MEASURED[0] if is_apart else OUTLIER, lw=3)
     ax.plot(x, y, "o", color=THEORY, ls="none")
-    for i in range(ends.size):
+    for i in range(ends.size if numbered else 0):
         ax.text(1.17 * x[i], 1.17 * y[i], str(i), ha="center", va="center")
     ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
     ax.set_axis_off()

@@ -456,10 +456,20 @@ def test_sweep_keeps_every_series_in_view(ax):
 def test_panels_are_told_apart():
     fig, axes = figures.panels(3)
     assert len(axes) == len(fig.axes) == 3
-    for ax in axes[:2]:
-        figures.ordered(ax, [1.0, 0.1])
+    for ax, second in zip(axes, (0.1, 0.2), strict=False):
+        figures.ordered(ax, [1.0, second])
     assert figures.alt_text(fig).startswith("Panel 1 of 2: 2 singular values")
     assert " Panel 2 of 2: " in figures.alt_text(fig)
+
+
+def test_panels_alike_are_described_once():
+    fig, axes = figures.panels(4)
+    for ax, pairs in zip(axes, [[(0, 1)], [(0, 1)], [(0, 2), (1, 3)], [(0, 1)]], strict=True):
+        figures.chords(ax, pairs, numbered=False)
+        assert not ax.texts
+    said = figures.alt_text(fig)
+    assert said.startswith("Panels 1 to 2 of 4: 1 chord between 2 points on a circle, no crossings")
+    assert "Panel 3 of 4: 2 chords between 4 points on a circle, 1 crossing. Panel 4 of 4" in said
 
 
 def test_describe_adds_a_sentence(ax):
