@@ -1,7 +1,14 @@
-// The live spectrum of a random Markov matrix: drawn, decomposed and plotted in the reader's browser.
+// The live demos: a random matrix is drawn, decomposed and plotted in the reader's browser.
 // gapcourse/demos.py hands this file to anywidget, which calls `render`; no kernel is needed.
+//
+//   1. random numbers         5. drawing: axes, histogram, ranks, distances
+//   2. random matrices        6. the scenes: what each demo measures, draws and says
+//   3. linear algebra         7. the widget: controls, keys, screen readers, redraws
+//   4. limiting laws
+//
+// Matrices are Float64Arrays in row-major order.
 
-// ---------------------------------------------------------------- random numbers
+// ---------------------------------------------------------------- 1. random numbers
 /** Uniform numbers in (0, 1) from a 32-bit seed (mulberry32). */
 function uniforms(seed) {
   let state = seed >>> 0;
@@ -26,6 +33,10 @@ function gamma(u, shape) {
   }
 }
 
+/** The source of random numbers of a demo's seed. */
+const source = (seed) => uniforms(Math.imul(seed, 0x9e3779b1));
+
+// ---------------------------------------------------------------- 2. random matrices
 /** Samplers of a raw entry with standard deviation / mean = sigma. Rows are normalised later. */
 const ENTRIES = {
   lognormal(u, sigma) {
@@ -42,10 +53,10 @@ const ENTRIES = {
   },
 };
 
-/** A size x size Markov matrix in row-major order: i.i.d. entries, each row divided by its sum. */
+/** A size x size Markov matrix: i.i.d. entries, each row divided by its sum. */
 export function randomMarkov(size, sigma, entries, seed) {
   const matrix = new Float64Array(size * size);
-  const draw = ENTRIES[entries](uniforms(Math.imul(seed, 0x9e3779b1)), sigma);
+  const draw = ENTRIES[entries](source(seed), sigma);
   for (let i = 0; i < size; i++) {
     const row = matrix.subarray(i * size, (i + 1) * size);
     let sum = 0;
@@ -57,7 +68,121 @@ export function randomMarkov(size, sigma, entries, seed) {
   return matrix;
 }
 
-// ---------------------------------------------------------------- singular values
+/** Samplers of noise: mean 0, variance 1. */
+const NOISE = {
+  gaussian: (u) => () => normal(u),
+  signs: (u) => () => (u() < 0.5 ? -1 : 1),
+  sparse: (u) => () => { // nine entries of ten are 0
+    const t = u();
+    return t < 0.05 ? -Math.sqrt(10) : t < 0.1 ? Math.sqrt(10) : 0;
+  },
+  heavy: (u) => () => { // P(|x| > t) ~ t^-3: the fourth moment is infinite
+    const t = 2 * u() - 1;
+    return Math.sign(t) * Math.abs(t) ** (-1 / 3) / Math.sqrt(3);
+  },
+};
+
+/** A rows x columns matrix of noise with entries of variance 1/columns, or a product of such. */
+export function noiseMatrix(rows, columns, entries, factors, seed) {
+  const draw = NOISE[entries](source(seed));
+  const factor = () => Float64Array.from({ length: rows * columns }, () => draw() / Math.sqrt(columns));
+  let matrix = factor();
+  for (let k = 1; k < factors; k++) matrix = product(matrix, factor(), columns);
+  return matrix;
+}
+
+/** Maps of a logit z, and of its standard deviation s their mean a0 and the parts c1 and c2. */
+const MAPS = {
+  softmax: { // the row's sum is divided out below; so a0 = 1
+    f: Math.exp,
+    parts: (s) => ({ a0: 1, c1: s, c2: Math.sqrt(Math.expm1(s * s) - s * s) }),
+  },
+  linear: { f: (z) => z, parts: (s) => ({ a0: 0, c1: s, c2: 0 }) },
+  relu: {
+    f: (z) => Math.max(z, 0),
+    parts: (s) => ({
+      a0: s / Math.sqrt(2 * Math.PI), c1: s / 2, c2: s * Math.sqrt(1 / 4 - 1 / (2 * Math.PI)),
+    }),
+  },
+  sigmoid: {
+    f: (z) => 1 / (1 + Math.exp(-z)),
+    parts(s) {
+      const a1 = gaussianMean((z) => z * MAPS.sigmoid.f(s * z));
+      const rest = gaussianMean((z) => (MAPS.sigmoid.f(s * z) - 1 / 2 - a1 * z) ** 2);
+      return { a0: 1 / 2, c1: a1, c2: Math.sqrt(rest) };
+    },
+  },
+};
+
+/** Mean of g(Z) for a normal Z and smooth g: sums on a fine grid converge very fast. */
+function gaussianMean(g) {
+  const step = 1 / 32;
+  let sum = 0;
+  for (let z = -12; z <= 12; z += step) sum += g(z) * Math.exp(-z * z / 2);
+  return sum * step / Math.sqrt(2 * Math.PI);
+}
+
+/** Parts of the map of attention: mean a0, linear part c1, the rest c2. */
+export const parts = (kind, logitStd) => MAPS[kind].parts(logitStd);
+
+/** A T x T attention matrix of Gaussian queries and keys: f(logits), over T or the row's sum. */
+export function attentionMatrix(tokens, headDim, logitStd, kind, seed) {
+  const u = source(seed);
+  const gaussian = () => Float64Array.from({ length: tokens * headDim }, () => normal(u));
+  const queries = gaussian();
+  const keys = gaussian();
+  const matrix = new Float64Array(tokens * tokens);
+  const scale = logitStd / Math.sqrt(headDim);
+  const { f } = MAPS[kind];
+  for (let i = 0; i < tokens; i++) {
+    let sum = 0;
+    for (let j = 0; j < tokens; j++) {
+      let logit = 0;
+      for (let k = 0, p = i * headDim, q = j * headDim; k < headDim; k++) logit += queries[p++] * keys[q++];
+      sum += matrix[i * tokens + j] = f(scale * logit);
+    }
+    const total = kind === "softmax" ? sum : tokens;
+    for (let j = 0; j < tokens; j++) matrix[i * tokens + j] /= total;
+  }
+  return matrix;
+}
+
+/** The square matrix with each row's mean removed, and each column's too if asked. */
+export function centre(matrix, size, columnsToo) {
+  const a = Float64Array.from(matrix);
+  const remove = (start, step) => {
+    let mean = 0;
+    for (let k = 0; k < size; k++) mean += a[start + k * step] / size;
+    for (let k = 0; k < size; k++) a[start + k * step] -= mean;
+  };
+  for (let i = 0; i < size; i++) remove(i * size, 1);
+  for (let j = 0; j < size && columnsToo; j++) remove(j, size);
+  return a;
+}
+
+// ---------------------------------------------------------------- 3. linear algebra
+/** The product of two square matrices. */
+function product(left, right, size) {
+  const result = new Float64Array(size * size);
+  for (let i = 0; i < size; i++) {
+    for (let k = 0; k < size; k++) {
+      const s = left[i * size + k];
+      for (let j = 0, p = i * size, q = k * size; j < size; j++) result[p++] += s * right[q++];
+    }
+  }
+  return result;
+}
+
+/** The row vector times the square matrix. */
+function rowTimes(row, matrix) {
+  const size = row.length;
+  const result = new Float64Array(size);
+  for (let i = 0; i < size; i++) {
+    for (let j = 0, p = i * size; j < size; j++) result[j] += row[i] * matrix[p++];
+  }
+  return result;
+}
+
 /**
  * Bidiagonal form of a square matrix by Householder reflections (Golub and Kahan, 1965).
  * Returns (d_1, e_1, d_2, ..., e_{n-1}, d_n) up to signs, d on the diagonal and e above it.
@@ -133,7 +258,7 @@ function bandValues(band) {
   return values;
 }
 
-/** Singular values, largest first, of a square matrix in row-major order. */
+/** Singular values, largest first, of a square matrix. */
 export function singularValues(matrix, size) {
   return bandValues(bidiagonal(matrix, size));
 }
@@ -158,70 +283,175 @@ export function markovSpectra(matrix, size) {
   return { all, bulk: bandValues(band) };
 }
 
-// ---------------------------------------------------------------- the demo
-const STYLE = `
-.gap-demo { font: inherit; line-height: 1.4; color: inherit; max-width: 60rem; overflow-wrap: anywhere; }
-.gap-demo *, .gap-demo *::before { box-sizing: border-box; }
-.gap-demo form { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(15rem, 100%), 1fr)); gap: .4rem 1.4rem; align-items: end; margin: 0 0 .4rem; }
-.gap-demo label { display: block; font-size: .95em; margin: 0 0 .15rem; }
-.gap-demo output { font-variant-numeric: tabular-nums; font-weight: 600; }
-.gap-demo input, .gap-demo select, .gap-demo button { font: inherit; color: inherit; width: 100%; min-height: 2.2rem; margin: 0; accent-color: var(--gap-bulk); }
-.gap-demo select, .gap-demo button { background: transparent; border: 1px solid currentColor; border-radius: .3rem; padding: .25rem .6rem; }
-.gap-demo option { color: #111; background: #fff; }
-.gap-demo button { cursor: pointer; }
-.gap-demo button:hover { background: color-mix(in srgb, currentColor 12%, transparent); }
-.gap-demo :focus-visible { outline: 3px solid var(--gap-spike); outline-offset: 2px; }
-.gap-demo .gap-note { min-height: 1.4em; margin: 0 0 .4rem; font-size: .9em; }
-.gap-demo .gap-panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr)); gap: .8rem 1.4rem; }
-.gap-demo .gap-panels > div { min-width: 0; }
-.gap-demo .gap-title { font-size: .95em; margin: 0; }
-.gap-demo canvas { display: block; width: 100%; height: 15rem; }
-.gap-demo table { border-collapse: collapse; margin: .6rem 0 0; font-size: .95em; font-variant-numeric: tabular-nums; width: auto; color: inherit; background: none; border: 0; }
-.gap-demo th, .gap-demo td { text-align: right; padding: .15rem .9rem .15rem 0; border: 0; background: none; color: inherit; font-weight: 400; }
-.gap-demo th[scope=row] { text-align: left; } .gap-demo td:nth-child(2) { font-weight: 600; }
-.gap-demo tr { background: none; border: 0; } .gap-demo thead tr { border-bottom: 1px solid currentColor; }
-.gap-demo .gap-spoken { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
-`;
+/** Singular values, largest first, of a matrix that need not be square: of its shorter side's length. */
+export function rectangularValues(matrix, rows, columns) {
+  const size = Math.max(rows, columns);
+  const square = new Float64Array(size * size); // rows or columns of zeros make it square
+  for (let i = 0; i < rows; i++) square.set(matrix.subarray(i * columns, (i + 1) * columns), i * size);
+  return singularValues(square, size).slice(0, Math.min(rows, columns));
+}
 
-const TRAITS = ["tokens", "sigma", "entries", "seed", "view"];
-const STEP = 0.05; // of the sigma slider, which counts steps
+/** Largest singular value of a square matrix whose second one is well below it, by power iteration. */
+export function largestValue(matrix, size) {
+  let left = new Float64Array(size).fill(1 / Math.sqrt(size));
+  let value = 0;
+  for (let step = 0; step < 200; step++) {
+    const right = rowTimes(left, matrix);
+    const before = value;
+    value = Math.hypot(...right);
+    for (let i = 0; i < size; i++) {
+      left[i] = 0;
+      for (let j = 0, p = i * size; j < size; j++) left[i] += matrix[p++] * right[j];
+    }
+    const norm = Math.hypot(...left);
+    left = left.map((x) => x / norm);
+    if (Math.abs(value - before) < 1e-12 * value) break;
+  }
+  return value;
+}
+
+/** The stationary law pi = pi A of a Markov matrix, from the uniform row by steps of (I + A)/2. */
+export function stationaryLaw(matrix, size) {
+  let pi = new Float64Array(size).fill(1 / size);
+  for (let step = 0, change = 1; step < 3000 && change > 1e-15; step++) {
+    const next = rowTimes(pi, matrix).map((x, i) => (x + pi[i]) / 2);
+    change = next.reduce((sum, x, i) => sum + Math.abs(x - pi[i]), 0);
+    pi = next;
+  }
+  return pi;
+}
+
+/**
+ * Total variation distance to pi of a walk that starts in one state and steps by P = p I + (1-p) A,
+ * after 0, 1, 2, ... steps: at least `least`, then until it is below `target`, at most `most`.
+ * As pi P = pi, the difference from pi is itself multiplied by P: so tiny distances stay exact. Its
+ * sum is 0, and is kept so: a rounding error in it would never die out.
+ */
+export function walkDistances(matrix, pi, start, laziness, least, target, most) {
+  let difference = pi.map((x, i) => (i === start) - x);
+  const distances = [];
+  for (let k = 0; k <= most; k++) {
+    distances.push(difference.reduce((sum, x) => sum + Math.abs(x), 0) / 2);
+    if (k >= least && distances[k] <= target) break;
+    const moved = rowTimes(difference, matrix);
+    for (let i = 0; i < moved.length; i++) moved[i] = laziness * difference[i] + (1 - laziness) * moved[i];
+    const excess = moved.reduce((sum, x) => sum + x);
+    difference = moved.map((x, i) => x - excess * pi[i]);
+  }
+  return distances;
+}
+
+// ---------------------------------------------------------------- 4. limiting laws
+// A law of singular values: the edge of its support, its atom (share of zeros), and a curve, an
+// array of [x, density]. A gap in the support is a point with density NaN.
+
+const grid = (n, map) => Array.from({ length: n + 1 }, (_, i) => map(i / n));
+
+/** Quarter circle on [0, 2 sigma]. */
+export function quarterCircle(sigma) {
+  const curve = ARC.map((p) => [p.value * sigma, p.density / sigma]);
+  return { edge: 2 * sigma, atom: 0, curve };
+}
+
+/** Points of the quarter circle, by angle: (value / sigma, its density * sigma, fraction above it). */
+const ARC = grid(90, (i) => i * Math.PI / 2).map((t) => ({
+  value: 2 * Math.sin(t),
+  density: 2 * Math.cos(t) / Math.PI,
+  above: 1 - (2 / Math.PI) * (t + Math.sin(t) * Math.cos(t)),
+}));
+
+/** Marchenko-Pastur law: entries of variance 1/columns, ratio = rows/columns. */
+export function marchenkoPastur(ratio) {
+  const [low, edge] = [Math.abs(1 - Math.sqrt(ratio)), 1 + Math.sqrt(ratio)];
+  const curve = grid(300, (t) => {
+    const lift = Math.max((1 - Math.cos(Math.PI * t)) / 2, 1e-12); // close together at both ends
+    const x = low + (edge - low) * lift;
+    const under = (edge - x) * (edge + x) * (x - low) * (x + low);
+    return [x, Math.sqrt(Math.max(under, 0)) / (Math.PI * ratio * x)];
+  });
+  return { low, edge, atom: Math.max(0, 1 - 1 / ratio), curve };
+}
+
+/** Fuss-Catalan law of a product of n square matrices, by the angle of Biane: x^2 and its density. */
+export function fussCatalan(n) {
+  const curve = grid(400, (t) => {
+    const angle = Math.PI / (n + 1) * Math.min(Math.max(t, 1e-9), 1 - 1e-9);
+    const [one, low, high] = [1, n, n + 1].map((k) => Math.sin(k * angle));
+    const x = Math.sqrt(high ** (n + 1) / (one * low ** n));
+    return [x, 2 * x * one ** 2 * low ** (n - 1) / (Math.PI * high ** n)];
+  });
+  return { low: 0, edge: Math.sqrt((n + 1) ** (n + 1) / n ** n), atom: 0, curve: curve.reverse() };
+}
+
+/**
+ * Bulk law of attention, linear part c1 and noise c2, ratio c = T/d_k: its Cauchy transform G solves
+ *     x = 1/G + c2^2 G + c1^2 G / (1 - r G^2),   r = c c1^2.
+ * With G = sqrt(v) exp(-i w) its imaginary part gives cos 2w for each v, and its real part then x:
+ * only the ends of the bands are searched for. Where |cos 2w| <= 1 the point belongs to the law,
+ * with density (2/pi) sqrt(v) sin w. As v grows, x falls; where cos 2w > 1 the support has a gap.
+ * (Derived in gapcourse/_bulk.py.)
+ */
+export function attentionBulk(c1, c2, ratio) {
+  const [a, n, r] = [c1 * c1, c2 * c2, ratio * c1 * c1];
+  const double = (v) => (1 + (r * v) ** 2 - a * v * (1 + r * v) / (1 - n * v)) / (2 * r * v); // cos 2w
+  const sum = a + n - r;
+  const root = Math.hypot(sum, 2 * Math.sqrt(n * r));
+  const zero = sum > 0 ? 2 / (sum + root) : (root - sum) / (2 * n * r); // v at cos 2w = -1, x = 0
+  const last = Math.min(zero || Infinity, 1e9 / a); // without noise there may be none
+  const at = (u) => last / (1 + Math.exp(-u)); // v from 0 to last, close together at both ends
+  const inside = (u) => Math.abs(double(at(u))) <= 1;
+  const first = Math.log(0.1 / Math.max(a + n, r) / last);
+  const ends = []; // of the bands, in u
+  grid(2000, (t) => first + (30 - first) * t).reduce((low, high) => {
+    if (inside(low) !== inside(high)) ends.push(crossing(inside, low, high));
+    return high;
+  });
+  if (ends.length % 2) ends.push(30);
+  const curve = [];
+  for (let i = 0; i < ends.length; i += 2) {
+    for (const u of grid(400, (t) => ends[i] + (ends[i + 1] - ends[i]) * Math.sin(t * Math.PI / 2) ** 2)) {
+      const v = at(u);
+      const cosine = Math.min(1, Math.max(-1, double(v)));
+      const spread = (1 - r * v) ** 2 + 2 * r * v * (1 - cosine); // |1 - r G^2|^2
+      const real = 1 / v + n + a * (1 - r * v) / spread;
+      curve.unshift([Math.sqrt(v * (1 + cosine) / 2) * real, Math.sqrt(2 * v * (1 - cosine)) / Math.PI]);
+    }
+    if (i + 2 < ends.length) curve.unshift([curve[0][0], NaN]);
+  }
+  return { edge: curve.at(-1)[0], atom: c2 === 0 ? Math.max(0, 1 - 1 / ratio) : 0, curve };
+}
+
+/** Where a condition changes between low and high, by bisection; on the side where it holds. */
+function crossing(condition, low, high) {
+  let [yes, no] = condition(low) ? [low, high] : [high, low];
+  for (let i = 0; i < 60; i++) {
+    const middle = (yes + no) / 2;
+    if (condition(middle)) yes = middle;
+    else no = middle;
+  }
+  return yes;
+}
+
+/** Total variation distance to the stationary law after k >= 2 steps, to leading order in T. */
+export const walkPrediction = (tokens, sigma, k) =>
+  sigma ** k * tokens ** ((1 - k) / 2) / Math.sqrt(2 * Math.PI);
+
+// ---------------------------------------------------------------- 5. drawing
 const LIGHT = { bulk: "#0072b2", law: "#111111", spike: "#c04a00" }; // on a light ground
 const DARK = { bulk: "#56b4e9", law: "#f2f2f2", spike: "#ff9d4d" }; // on a dark ground
 const digits = (x, n = 3) => x.toFixed(n).replace("-", "−");
-
-function template(id) {
-  return `<style>${STYLE}</style>
-  <form aria-label="Controls of the matrix">
-    <div><label for="${id}-tokens">Tokens T = <output data-out="tokens"></output></label>
-      <input type="range" id="${id}-tokens" name="tokens" min="10" max="300" step="10"></div>
-    <div><label for="${id}-sigma">Spread of the entries, σ = <output data-out="sigma"></output></label>
-      <input type="range" id="${id}-sigma" name="sigma" min="2" max="40" step="1" aria-describedby="${id}-note"></div>
-    <div><label for="${id}-entries">Entries</label>
-      <select id="${id}-entries" name="entries"></select></div>
-    <div><button type="button" name="draw">New draw</button></div>
-  </form>
-  <p class="gap-note" id="${id}-note" role="status"></p>
-  <div class="gap-panels">
-    <div data-panel="histogram"><p class="gap-title">Singular values of √T A<sub>⊥</sub>, the quarter circle, and √T s₁(A)</p>
-      <canvas role="img"></canvas></div>
-    <div data-panel="ranks"><p class="gap-title">Singular values of A in order, and what the law predicts</p>
-      <canvas role="img"></canvas></div>
-  </div>
-  <table><thead><tr><th scope="col"></th><th scope="col">this matrix</th><th scope="col">theory</th></tr></thead>
-    <tbody><tr><th scope="row">s₁</th><td data-out="s1"></td><td data-out="p1"></td></tr>
-      <tr><th scope="row">s₂</th><td data-out="s2"></td><td data-out="p2"></td></tr>
-      <tr><th scope="row">gap s₁ − s₂</th><td data-out="gap"></td><td data-out="pgap"></td></tr></tbody></table>
-  <p class="gap-spoken" aria-live="polite" data-out="spoken"></p>`;
-}
+const small = (x) => (x > 0 && x < 0.001 ? x.toExponential(1).replace("-", "−") : digits(x, 4));
+const percent = (share) => `${digits(100 * share, 1)} %`;
+const powerOfTen = (k) => `10${String(k).replace("-", "⁻").replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d])}`;
 
 /** Context of a canvas sized for the screen's pixels, with the data-to-pixel maps of a plot. */
-function plot(canvas, [x0, x1], [y0, y1], ink) {
+function plot(canvas, [x0, x1], [y0, y1], ink, left = 40) {
   const { width, height } = canvas.getBoundingClientRect();
   const ratio = globalThis.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   const pen = canvas.getContext("2d");
-  const box = { left: 40, right: width - 12, top: 14, bottom: height - 40 };
+  const box = { left, right: width - 12, top: 14, bottom: height - 40 };
   pen.scale(ratio, ratio);
   pen.font = `13px ${getComputedStyle(canvas).fontFamily}`;
   pen.strokeStyle = pen.fillStyle = ink;
@@ -242,6 +472,22 @@ function line(pen, points) {
   pen.stroke();
 }
 
+function disc(pen, x, y, radius) {
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 2 * Math.PI);
+  pen.fill();
+}
+
+/** Draw within the box of a plot, and a little beyond it but for the top. */
+function clipped({ pen, box }, draw) {
+  pen.save();
+  pen.beginPath();
+  pen.rect(box.left - 3, box.top, box.right - box.left + 6, box.bottom - box.top + 3);
+  pen.clip();
+  draw();
+  pen.restore();
+}
+
 /** About `count` round numbers from 0 to `high`. */
 function ticks(high, count) {
   const rough = high / count;
@@ -250,7 +496,7 @@ function ticks(high, count) {
   return Array.from({ length: Math.floor(high / step + 1e-9) + 1 }, (_, i) => +(i * step).toPrecision(6));
 }
 
-function axes({ pen, box, x, y }, xs, ys, xLabel) {
+function axes({ pen, box, x, y }, xs, ys, xLabel, yText = String) {
   line(pen, [[box.left, box.top], [box.left, box.bottom]]);
   for (const t of xs) {
     line(pen, [[x(t), box.bottom], [x(t), box.bottom + 4]]);
@@ -258,65 +504,84 @@ function axes({ pen, box, x, y }, xs, ys, xLabel) {
   }
   for (const t of ys) {
     line(pen, [[box.left - 4, y(t)], [box.left, y(t)]]);
-    text(pen, String(t), box.left - 7, y(t) + 4, "right");
+    text(pen, yText(t), box.left - 7, y(t) + 4, "right");
   }
   text(pen, xLabel, (box.left + box.right) / 2, box.bottom + 34);
 }
 
-/** Points of the quarter circle, by angle: (value / sigma, its density * sigma, fraction above it). */
-const ARC = Array.from({ length: 91 }, (_, i) => i * Math.PI / 180).map((t) => ({
-  value: 2 * Math.sin(t),
-  density: 2 * Math.cos(t) / Math.PI,
-  above: 1 - (2 / Math.PI) * (t + Math.sin(t) * Math.cos(t)),
-}));
+/** A law's curve, broken at the gaps of its support. */
+function curve({ pen, x, y }, points) {
+  let open = false;
+  pen.beginPath();
+  for (const [value, density] of points) {
+    if (Number.isNaN(density)) {
+      open = false;
+    } else {
+      pen[open ? "lineTo" : "moveTo"](x(value), Math.max(y(density), -999));
+      open = true;
+    }
+  }
+  pen.stroke();
+}
 
-/** Histogram of sqrt(T) s_k(A_perp) with the quarter circle; the outlier beyond a break of the axis. */
-function drawHistogram(canvas, { tokens, sigma, all, bulk }, colours) {
-  const scaled = bulk.map((s) => s * Math.sqrt(tokens));
-  const outlier = all[0] * Math.sqrt(tokens);
-  const edge = 2 * sigma;
-  const right = Math.max(scaled[0], edge) * 1.05;
-  const bins = Math.round(Math.min(30, Math.max(8, 1.6 * Math.sqrt(tokens))) * right / edge);
+/**
+ * Histogram of `values` (largest first), each of weight 1/total, with the curve of a law; also, if
+ * given, another law dashed, an outlier beyond a break of the axis, and the share of zeros.
+ */
+function drawHistogram(canvas, { values, total, law, other, outlier, zeros = 0, xLabel }, colours) {
+  const right = Math.max(values[0] ?? 0, law.edge, other?.edge ?? 0) * 1.05;
+  const bins = Math.round(Math.min(30, Math.max(8, 1.6 * Math.sqrt(total))) * right / law.edge);
   const width = right / Math.min(bins, 60);
   const heights = new Float64Array(Math.min(bins, 60));
-  for (const s of scaled) heights[Math.min(heights.length - 1, Math.floor(s / width))] += 1 / (tokens * width);
-  const tall = Math.max(2 / (Math.PI * sigma), ...heights) * 1.12;
-  const frame = plot(canvas, [0, right * 1.34], [0, tall], colours.ink);
+  for (const s of values) heights[Math.min(heights.length - 1, Math.floor(s / width))] += 1 / (total * width);
+  const highest = Math.max(...heights);
+  const peak = Math.max(...[law, other].flatMap((l) => l?.curve ?? []).map((p) => p[1] || 0));
+  const tall = Math.max(Math.min(peak, 1.5 * highest || 1), highest) * (zeros ? 1.3 : 1.12);
+  const frame = plot(canvas, [0, right * (outlier ? 1.34 : 1)], [0, tall], colours.ink);
   const { pen, box, x, y } = frame;
-  axes(frame, ticks(right, 4), ticks(tall, 4), "√T × singular value");
+  axes(frame, ticks(right, 4), ticks(tall, 4), xLabel);
   text(pen, "density", box.left + 6, box.top + 6, "left");
 
   pen.fillStyle = colours.bulk;
   pen.globalAlpha = 0.6;
   heights.forEach((h, i) => pen.fillRect(x(i * width) + 0.5, y(h), x(width) - x(0) - 1, y(0) - y(h)));
   pen.globalAlpha = 1;
-  pen.lineWidth = 2.5;
-  pen.strokeStyle = colours.law;
-  line(pen, ARC.map((p) => [x(p.value * sigma), y(p.density / sigma)]));
+  clipped(frame, () => {
+    pen.lineWidth = 2.5;
+    pen.strokeStyle = colours.law;
+    curve(frame, law.curve);
+    pen.setLineDash([6, 4]);
+    pen.lineWidth = 1.8;
+    if (other) curve(frame, other.curve);
+  });
 
-  pen.lineWidth = 1; // the axis, broken before the outlier
+  pen.lineWidth = 1;
   pen.strokeStyle = colours.ink;
-  const cut = x(right * 1.1);
-  line(pen, [[box.left, box.bottom], [cut - 3, box.bottom]]);
-  line(pen, [[cut + 3, box.bottom], [box.right, box.bottom]]);
-  for (const shift of [-3, 3]) line(pen, [[cut + shift - 3, box.bottom + 6], [cut + shift + 3, box.bottom - 6]]);
+  if (outlier) { // the axis is broken before it
+    const cut = x(right * 1.1);
+    line(pen, [[box.left, box.bottom], [cut - 3, box.bottom]]);
+    line(pen, [[cut + 3, box.bottom], [box.right, box.bottom]]);
+    for (const shift of [-3, 3]) line(pen, [[cut + shift - 3, box.bottom + 6], [cut + shift + 3, box.bottom - 6]]);
 
-  pen.strokeStyle = pen.fillStyle = colours.spike;
-  pen.lineWidth = 3;
-  const at = (cut + box.right) / 2 + 4;
-  line(pen, [[at, box.bottom], [at, box.top + 44]]);
-  pen.beginPath();
-  pen.arc(at, box.top + 44, 5, 0, 2 * Math.PI);
-  pen.fill();
-  text(pen, "√T s₁", at, box.top + 14);
-  text(pen, digits(outlier, 1), at, box.top + 31);
-
-  const beyond = scaled.filter((s) => s > edge).length;
-  canvas.setAttribute("aria-label",
-    `Histogram of the ${tokens} singular values of the mean-removed matrix times the root of T: they fill 0 to ` +
-    `${digits(scaled[0], 2)}; the quarter circle of theory ends at ${digits(edge, 2)}, and ${beyond} ` +
-    `${beyond === 1 ? "value lies" : "values lie"} beyond it. Far to the right, beyond a break of the axis, stands ` +
-    `the largest value of the whole matrix at ${digits(outlier, 2)}.`);
+    pen.strokeStyle = pen.fillStyle = colours.spike;
+    pen.lineWidth = 3;
+    const at = (cut + box.right) / 2 + 4;
+    line(pen, [[at, box.bottom], [at, box.top + 44]]);
+    disc(pen, at, box.top + 44, 5);
+    text(pen, "√T s₁", at, box.top + 14);
+    text(pen, digits(outlier, 1), at, box.top + 31);
+  } else {
+    line(pen, [[box.left, box.bottom], [box.right, box.bottom]]);
+    pen.fillStyle = colours.spike; // values that the bars are too low to show
+    for (const s of values) if (s > law.edge) disc(pen, x(s), box.bottom - 4, 3);
+  }
+  if (zeros) {
+    pen.strokeStyle = pen.fillStyle = colours.spike;
+    pen.lineWidth = 4;
+    line(pen, [[box.left, box.bottom], [box.left, box.top + 24]]);
+    disc(pen, box.left, box.top + 24, 5);
+    text(pen, `${percent(zeros)} are 0`, box.left + 10, box.top + 29, "left");
+  }
 }
 
 /** Singular values of A in order, with the quantiles of the quarter circle and the predicted edge. */
@@ -337,9 +602,7 @@ function drawRanks(canvas, { tokens, sigma, all }, colours) {
   const radius = tokens > 80 ? 2.5 : 3.5;
   for (let k = tokens; k > 0; k--) {
     if (k === 1) pen.fillStyle = colours.spike;
-    pen.beginPath();
-    pen.arc(x(k), y(all[k - 1]), k === 1 ? 5 : radius, 0, 2 * Math.PI);
-    pen.fill();
+    disc(pen, x(k), y(all[k - 1]), k === 1 ? 5 : radius);
   }
   text(pen, `s₁ = ${digits(all[0])}`, x(1) + 11, y(all[0]) + 4, "left");
   pen.lineWidth = 1.2;
@@ -351,57 +614,353 @@ function drawRanks(canvas, { tokens, sigma, all }, colours) {
     `${digits(all[1])}, the last is ${digits(all[tokens - 1])}; theory puts the second at ${digits(edge)}.`);
 }
 
+const FLOOR = -12; // powers of ten that the distances are drawn down to
+const STEPS = 15;
+
+/** Distances to the stationary law on a log scale, with the prediction (a slope only, if lazy). */
+function drawDistances(canvas, { tokens, laziness, distances, decay, prediction }, colours) {
+  const frame = plot(canvas, [-0.3, STEPS + 0.3], [FLOOR, 0.4], colours.ink, 46);
+  const { pen, box, x, y } = frame;
+  axes(frame, [0, 3, 6, 9, 12, 15], [0, -3, -6, -9, -12], "steps k", powerOfTen);
+  line(pen, [[box.left, box.bottom], [box.right, box.bottom]]);
+  pen.setLineDash([2, 4]);
+  line(pen, [[box.left, y(-2)], [box.right, y(-2)]]);
+  pen.setLineDash([]);
+  text(pen, "0.01", box.right, y(-2) - 5, "right");
+
+  const at = (k, distance) => [x(k), y(Math.log10(Math.max(distance, 1e-300)))];
+  clipped(frame, () => {
+    pen.strokeStyle = colours.law;
+    pen.lineWidth = 2.5;
+    pen.setLineDash(laziness > 0 ? [6, 4] : []);
+    line(pen, prediction.map(([k, distance]) => at(k, distance)));
+    pen.setLineDash([]);
+    pen.strokeStyle = pen.fillStyle = colours.bulk;
+    pen.lineWidth = 1;
+    distances.forEach((walk, start) => {
+      const points = walk.slice(0, STEPS + 1).map((distance, k) => at(k, distance));
+      line(pen, points);
+      for (const [px, py] of points) MARKS[start](pen, px, py);
+    });
+  });
+
+  const ends = distances.map((walk) => walk[STEPS].toExponential(1)).join(", ");
+  canvas.setAttribute("aria-label",
+    `Distance to the stationary law against the number of steps, on a logarithmic scale, for walks on ${tokens} ` +
+    `states from ${distances.length} starts: after ${STEPS} steps ${ends}. Each step multiplies the distance by ` +
+    `${digits(decay.measured)}; theory, ${digits(decay.theory)}, is the ${laziness > 0 ? "slope of the dashed line" : "line"}.`);
+}
+
+/** Marks of the walks: disc, square, triangle. */
+const MARKS = [
+  (pen, x, y) => disc(pen, x, y, 3.5),
+  (pen, x, y) => pen.strokeRect(x - 3.5, y - 3.5, 7, 7),
+  (pen, x, y) => line(pen, [[x - 4.5, y + 3.5], [x + 4.5, y + 3.5], [x, y - 4.5], [x - 4.5, y + 3.5]]),
+];
+
+// ---------------------------------------------------------------- 6. the scenes
+// A scene has `limits(settings, controls)`, bounds that some settings put on others;
+// `measure(settings)`, the numbers; `table(numbers)`, rows of [label, {name: text, ...}];
+// `spoken(numbers)`; and panels, each with a title and `draw(canvas, numbers, colours)`.
+
+const within = ({ entries }, controls) => ({ sigma: controls.entries.options.find((o) => o.name === entries) });
+const scaled = (values, size) => values.map((s) => s * Math.sqrt(size));
+
+const spectrum = {
+  limits: within,
+  columns: ["this matrix", "theory"],
+  measure({ tokens, sigma, entries, seed }) {
+    return { tokens, sigma, ...markovSpectra(randomMarkov(tokens, sigma, entries, seed), tokens) };
+  },
+  table({ tokens, sigma, all: [s1, s2] }) {
+    const p1 = Math.sqrt(1 + sigma * sigma / tokens);
+    const p2 = 2 * sigma / Math.sqrt(tokens);
+    return [
+      ["s₁", { s1: digits(s1, 4), p1: digits(p1, 4) }],
+      ["s₂", { s2: digits(s2, 4), p2: digits(p2, 4) }],
+      ["gap s₁ − s₂", { gap: digits(s1 - s2, 4), pgap: digits(p1 - p2, 4) }],
+    ];
+  },
+  spoken: ({ tokens, sigma, all: [s1, s2] }) =>
+    `T ${tokens}, sigma ${digits(sigma, 2)}: s1 is ${digits(s1)}, s2 is ${digits(s2)}, ` +
+    `theory ${digits(2 * sigma / Math.sqrt(tokens))}; the gap is ${digits(s1 - s2)}.`,
+  panels: {
+    histogram: {
+      title: "Singular values of √T A<sub>⊥</sub>, the quarter circle, and √T s₁(A)",
+      draw(canvas, { tokens, sigma, all, bulk }, colours) {
+        const values = scaled(bulk, tokens);
+        const outlier = all[0] * Math.sqrt(tokens);
+        const law = quarterCircle(sigma);
+        drawHistogram(canvas, { values, total: tokens, law, outlier, xLabel: "√T × singular value" }, colours);
+        const beyond = values.filter((s) => s > law.edge).length;
+        canvas.setAttribute("aria-label",
+          `Histogram of the ${tokens} singular values of the mean-removed matrix times the root of T: they fill 0 to ` +
+          `${digits(values[0], 2)}; the quarter circle of theory ends at ${digits(law.edge, 2)}, and ${beyond} ` +
+          `${beyond === 1 ? "value lies" : "values lie"} beyond it. Far to the right, beyond a break of the axis, stands ` +
+          `the largest value of the whole matrix at ${digits(outlier, 2)}.`);
+      },
+    },
+    ranks: { title: "Singular values of A in order, and what the law predicts", draw: drawRanks },
+  },
+};
+
+const walk = {
+  limits: within,
+  columns: ["this walk", "theory"],
+  measure({ tokens, sigma, entries, laziness, seed }) {
+    const matrix = randomMarkov(tokens, sigma, entries, seed);
+    const pi = stationaryLaw(matrix, tokens);
+    const distances = [0, 1, 2].map((start) => walkDistances(matrix, pi, start, laziness, STEPS, 0.01, 500));
+    const theory = laziness + (1 - laziness) * sigma / Math.sqrt(tokens); // |lambda_2|
+    const mean = (k) => distances.reduce((sum, d) => sum + Math.log(Math.max(d[k], 1e-300)), 0) / distances.length;
+    const decay = { measured: Math.exp((mean(STEPS) - mean(STEPS - 2)) / 2), theory };
+    const reached = Math.max(...distances.map((d) => (d.at(-1) > 0.01 ? Infinity : d.findIndex((x) => x <= 0.01))));
+    const predicted = (k) => (laziness > 0
+      ? Math.exp(mean(STEPS)) * theory ** (k - STEPS) // only the slope is theory
+      : walkPrediction(tokens, sigma, k));
+    const prediction = Array.from({ length: STEPS - 1 }, (_, i) => [i + 2, predicted(i + 2)]);
+    let expected = 2;
+    if (laziness > 0) expected = Math.ceil(Math.log(0.01) / Math.log(theory));
+    else while (predicted(expected) > 0.01) expected++;
+    return { tokens, sigma, laziness, pi, distances, decay, reached, expected, prediction };
+  },
+  table({ laziness, decay, reached, expected }) {
+    return [
+      ["factor per step, |λ₂|", { decay: digits(decay.measured, 4), lambda: digits(decay.theory, 4) }],
+      ["steps to 0.01", {
+        steps: reached < Infinity ? String(reached) : "over 500",
+        psteps: `${laziness > 0 ? "about " : ""}${expected}`,
+      }],
+    ];
+  },
+  spoken: ({ tokens, sigma, laziness, decay, reached }) =>
+    `T ${tokens}, sigma ${digits(sigma, 2)}, laziness ${digits(laziness, 2)}: each step multiplies the distance by ` +
+    `${digits(decay.measured)}, theory ${digits(decay.theory)}; ` +
+    `distance 0.01 is reached after ${reached < Infinity ? reached : "more than 500"} steps.`,
+  panels: {
+    walk: {
+      title: "Distance to the stationary law after k steps from three starts (marks), and theory " +
+        "(line; dashed: only its slope)",
+      draw: drawDistances,
+    },
+  },
+};
+
+const noise = {
+  limits: ({ columns, factors }) => (factors > 1 ? {
+    rows: { low: columns, high: columns, reason: "The factors of a product are square here: rows = columns." },
+  } : {}),
+  columns: ["this matrix", "theory"],
+  measure({ rows, columns, entries, factors, seed }) {
+    const all = rectangularValues(noiseMatrix(rows, columns, entries, factors, seed), rows, columns);
+    const values = all.filter((s) => s > 1e-12 * all[0]);
+    const law = factors > 1 ? fussCatalan(factors) : marchenkoPastur(rows / columns);
+    return { rows, columns, factors, values, law, zeros: 1 - values.length / rows };
+  },
+  table({ values, law, zeros }) {
+    return [
+      ["largest value", { top: digits(values[0] ?? 0, 4), edge: digits(law.edge, 4) }],
+      ["smallest above 0", { bottom: small(values.at(-1) ?? 0), low: small(law.low) }],
+      ["share of zeros", { zeros: percent(zeros), atom: percent(law.atom) }],
+    ];
+  },
+  spoken: ({ rows, columns, factors, values, law, zeros }) =>
+    `${rows} rows, ${columns} columns, ${factors} ${factors > 1 ? "factors" : "factor"}: the largest value is ` +
+    `${digits(values[0] ?? 0)}, theory ${digits(law.edge)}; the share of zeros is ${percent(zeros)}.`,
+  panels: {
+    noise: {
+      title: "Singular values of the noise, one for each row, and the limiting law (line)",
+      draw(canvas, { rows, factors, values, law, zeros }, colours) {
+        drawHistogram(canvas, { values, total: rows, law, zeros, xLabel: "singular value" }, colours);
+        const name = factors > 1 ? `Fuss-Catalan law of order ${factors}` : "Marchenko-Pastur law";
+        canvas.setAttribute("aria-label",
+          `Histogram of ${values.length} singular values above 0, of ${rows}: from ${small(values.at(-1) ?? 0)} to ` +
+          `${digits(values[0] ?? 0, 3)}; the ${name} goes from ${digits(law.low, 3)} to ${digits(law.edge, 3)}. ` +
+          `The share of zeros is ${percent(zeros)}, in theory ${percent(law.atom)}.`);
+      },
+    },
+  },
+};
+
+const attention = {
+  limits: () => ({}),
+  columns: ["this matrix", "bulk law", "quarter circle"],
+  measure({ tokens, head_dim, logit_std, kind, centred, seed }) {
+    const matrix = attentionMatrix(tokens, head_dim, logit_std, kind, seed);
+    const all = scaled(singularValues(centre(matrix, tokens, centred), tokens), tokens);
+    const values = all.filter((s) => s > 1e-12 * all[0]);
+    const { c1, c2 } = parts(kind, logit_std);
+    const variance = c1 * c1 + c2 * c2;
+    const law = attentionBulk(c1, c2, tokens / head_dim);
+    const first = kind === "softmax" && {
+      s1: largestValue(matrix, tokens),
+      p1: Math.sqrt(1 + variance / tokens + logit_std ** 4 / (2 * head_dim)),
+      q1: Math.sqrt(1 + variance / tokens),
+    };
+    const zeros = law.atom > 0 ? 1 - values.length / tokens : 0;
+    return { tokens, head_dim, kind, values, law, other: quarterCircle(Math.sqrt(variance)), zeros, first };
+  },
+  table({ values: [t1, t2], law, other, first }) {
+    const [edge, circle] = [digits(law.edge, 4), digits(other.edge, 4)];
+    const rows = [
+      ["√T&nbsp;s₁(A<sub>⊥</sub>)", { t1: digits(t1, 4), edge, circle }],
+      ["√T&nbsp;s₂(A<sub>⊥</sub>)", { t2: digits(t2, 4), edge2: edge, circle2: circle }],
+    ];
+    if (first) {
+      const { s1, p1, q1 } = first;
+      rows.push(["s₁(A)", { s1: digits(s1, 4), p1: digits(p1, 4), q1: digits(q1, 4) }]);
+    }
+    return rows;
+  },
+  spoken: ({ tokens, head_dim, kind, values, law, other }) =>
+    `${kind}, T ${tokens}, head dimension ${head_dim}: the largest value is ${digits(values[0])}, ` +
+    `the edge of the bulk law ${digits(law.edge)}, that of the quarter circle ${digits(other.edge)}.`,
+  panels: {
+    attention: {
+      title: "Singular values of √T A<sub>⊥</sub>, their bulk law (line), and the quarter circle of the same variance (dashed)",
+      draw(canvas, { tokens, values, law, other, zeros }, colours) {
+        drawHistogram(canvas, { values, total: tokens, law, other, zeros, xLabel: "√T × singular value" }, colours);
+        const beyond = values.filter((s) => s > law.edge).length;
+        const gap = law.curve.findIndex((p) => Number.isNaN(p[1]));
+        canvas.setAttribute("aria-label",
+          `Histogram of the ${tokens} singular values of the mean-removed attention matrix times the root of T: the ` +
+          `largest is ${digits(values[0], 2)}; the bulk law ends at ${digits(law.edge, 2)}` +
+          (gap > 0 ? ` and has a gap from ${digits(law.curve[gap - 1][0], 2)} to ${digits(law.curve[gap + 1][0], 2)}` : "") +
+          `, the quarter circle at ${digits(other.edge, 2)}; ${beyond} ${beyond === 1 ? "value lies" : "values lie"} ` +
+          `beyond the bulk law.` + (zeros ? ` The share of zeros is ${percent(zeros)}.` : ""));
+      },
+    },
+  },
+};
+
+export const SCENES = { spectrum, walk, noise, attention };
+
+// ---------------------------------------------------------------- 7. the widget
+const STYLE = `
+.gap-demo { font: inherit; line-height: 1.4; color: inherit; max-width: 60rem; overflow-wrap: anywhere; }
+.gap-demo *, .gap-demo *::before { box-sizing: border-box; }
+.gap-demo form { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(15rem, 100%), 1fr)); gap: .4rem 1.4rem; align-items: end; margin: 0 0 .4rem; }
+.gap-demo label { display: block; font-size: .95em; margin: 0 0 .15rem; }
+.gap-demo output { font-variant-numeric: tabular-nums; font-weight: 600; }
+.gap-demo input, .gap-demo select, .gap-demo button { font: inherit; color: inherit; width: 100%; min-height: 2.2rem; margin: 0; accent-color: var(--gap-bulk); }
+.gap-demo select, .gap-demo button { background: transparent; border: 1px solid currentColor; border-radius: .3rem; padding: .25rem .6rem; }
+.gap-demo option { color: #111; background: #fff; }
+.gap-demo .gap-box { display: flex; align-items: center; gap: .5rem; min-height: 2.2rem; } .gap-demo .gap-box input { width: 1.2rem; min-height: 1.2rem; } .gap-demo .gap-box label { margin: 0; }
+.gap-demo button { cursor: pointer; }
+.gap-demo button:hover { background: color-mix(in srgb, currentColor 12%, transparent); }
+.gap-demo :focus-visible { outline: 3px solid var(--gap-spike); outline-offset: 2px; }
+.gap-demo .gap-note { min-height: 1.4em; margin: 0 0 .4rem; font-size: .9em; }
+.gap-demo .gap-panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr)); gap: .8rem 1.4rem; }
+.gap-demo .gap-panels > div { min-width: 0; }
+.gap-demo .gap-title { font-size: .95em; margin: 0; }
+.gap-demo canvas { display: block; width: 100%; height: 15rem; }
+.gap-demo table { border-collapse: collapse; margin: .6rem 0 0; font-size: .95em; font-variant-numeric: tabular-nums; width: auto; color: inherit; background: none; border: 0; }
+.gap-demo th, .gap-demo td { text-align: right; padding: .15rem .9rem .15rem 0; border: 0; background: none; color: inherit; font-weight: 400; }
+.gap-demo table { overflow-wrap: normal; } .gap-demo td { white-space: nowrap; }
+@media (max-width: 24rem) { .gap-demo th, .gap-demo td { padding-right: .6rem; } }
+.gap-demo th[scope=row] { text-align: left; } .gap-demo td:nth-child(2) { font-weight: 600; }
+.gap-demo tr { background: none; border: 0; } .gap-demo thead tr { border-bottom: 1px solid currentColor; }
+.gap-demo .gap-spoken { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+`;
+
+/** One control of the form: a slider, a list of options, or a box to tick. */
+function control(id, { name, label, low, high, step, options }) {
+  const words = escaped(label);
+  const named = `id="${id}-${name}" name="${name}"`;
+  if (options) {
+    const list = options.map((o) => `<option value="${o.name}">${escaped(o.label)}</option>`);
+    return `<div><label for="${id}-${name}">${words}</label><select ${named}>${list.join("")}</select></div>`;
+  }
+  if (step) {
+    const range = [low, high, step].map((t) => Math.round(t / unit(step)));
+    return `<div><label for="${id}-${name}">${words} = <output data-out="${name}"></output></label>
+      <input type="range" ${named} min="${range[0]}" max="${range[1]}" step="${range[2]}"></div>`;
+  }
+  return `<div class="gap-box"><input type="checkbox" ${named}><label for="${id}-${name}">${words}</label></div>`;
+}
+
+const escaped = (words) => words.replace(/[&<"]/g, (c) => `&#${c.charCodeAt(0)};`);
+const unit = (step) => (step < 1 ? step : 1); // a slider of fractions counts its steps
+
+function template(id, { columns, panels }, controls) {
+  return `<style>${STYLE}</style>
+  <form aria-label="Controls of the matrix">
+    ${controls.map((spec) => control(id, spec)).join("\n    ")}
+    <div><button type="button" name="draw">New draw</button></div>
+  </form>
+  <p class="gap-note" id="${id}-note" role="status"></p>
+  <div class="gap-panels">
+    ${Object.entries(panels).map(([name, { title }]) =>
+      `<div data-panel="${name}"><p class="gap-title">${title}</p><canvas role="img"></canvas></div>`).join("\n    ")}
+  </div>
+  <table><thead><tr><th scope="col"></th>${columns.map((c) => `<th scope="col">${c}</th>`).join("")}</tr></thead>
+    <tbody></tbody></table>
+  <p class="gap-spoken" aria-live="polite" data-out="spoken"></p>`;
+}
+
 let count = 0;
 
 function render({ model, el }) {
+  const scene = SCENES[model.get("scene")];
+  const list = model.get("controls"); // of {name, label}, with {low, high, step} or {options} or neither
+  const controls = Object.fromEntries(list.map((spec) => [spec.name, spec]));
+  const names = [...Object.keys(controls), "seed", "view"];
   const root = document.createElement("div");
   root.className = "gap-demo";
-  root.innerHTML = template(`gap-${++count}-${Math.random().toString(36).slice(2, 8)}`);
+  root.innerHTML = template(`gap-${++count}-${Math.random().toString(36).slice(2, 8)}`, scene, list);
   el.append(root);
-  for (const control of root.querySelectorAll("input, select, button")) {
-    control.dataset.lmSuppressShortcuts = "true"; // JupyterLab leaves the keys to the control
+  for (const part of root.querySelectorAll("input, select, button")) {
+    part.dataset.lmSuppressShortcuts = "true"; // JupyterLab leaves the keys to the control
   }
   const input = (name) => root.querySelector(`[name=${name}]`);
-  const note = (words) => { // written only when it changes, as screen readers speak it
-    const place = root.querySelector(".gap-note");
+  const write = (place, words) => { // only what changes, as screen readers speak it
     if (place.textContent !== words) place.textContent = words;
   };
-  const out = (name, value) => { root.querySelector(`[data-out=${name}]`).textContent = value; };
-  const ensembles = model.get("ensembles"); // name -> {label, low, high, reason}
-  for (const [name, { label }] of Object.entries(ensembles)) input("entries").add(new Option(label, name));
 
-  const state = {};
-  let wished = model.get("sigma"); // the reader's sigma, kept while an ensemble cannot have it
+  let state = {}; // what the model holds
+  let wished = {}; // what the reader asked for, kept while another setting forbids it
   let setting = false; // our own change, not the kernel's
-  let spectrum = null;
+  let numbers = null;
   let frame = 0;
+
+  const current = () => Object.fromEntries(names.map((name) => [name, model.get(name)]));
 
   /** Take the model's values, show them on the controls, and ask for a new picture. */
   function read() {
-    for (const name of TRAITS) state[name] = model.get(name);
-    input("tokens").value = state.tokens;
-    input("sigma").value = Math.round(state.sigma / STEP);
-    input("entries").value = state.entries;
-    input("sigma").setAttribute("aria-valuetext", digits(state.sigma, 2));
-    input("sigma").disabled = ensembles[state.entries].low === ensembles[state.entries].high;
-    out("tokens", state.tokens);
-    out("sigma", digits(state.sigma, 2));
+    state = current();
+    const limits = scene.limits(state, controls);
+    for (const { name, step, options } of list) {
+      const value = state[name];
+      if (step) {
+        const words = step < 1 ? digits(value, 2) : String(value);
+        input(name).value = Math.round(value / unit(step));
+        input(name).setAttribute("aria-valuetext", words);
+        write(root.querySelector(`[data-out=${name}]`), words);
+      } else {
+        input(name)[options ? "value" : "checked"] = value;
+      }
+      input(name).disabled = name in limits && limits[name].low === limits[name].high;
+    }
     for (const panel of root.querySelectorAll("[data-panel]")) {
       panel.hidden = state.view !== "both" && state.view !== panel.dataset.panel;
     }
-    spectrum = null;
+    const note = root.querySelector(".gap-note");
+    const held = Object.keys(limits).filter((name) => input(name).disabled || wished[name] !== state[name]);
+    for (const name of Object.keys(limits)) input(name).setAttribute("aria-describedby", note.id);
+    write(note, held.map((name) => limits[name].reason).join(" "));
+    numbers = null;
     schedule();
   }
 
-  /** Set traits, with sigma held within the range of the ensemble and the reason shown. */
+  /** Set traits; what another setting forbids is held at the nearest value allowed. */
   function set(changes) {
-    const entries = changes.entries ?? state.entries;
-    const { low, high, reason } = ensembles[entries];
-    wished = changes.sigma ?? wished;
-    const sigma = Math.min(high, Math.max(low, wished));
-    note(sigma === wished && low < high ? "" : reason);
+    Object.assign(wished, changes);
+    const values = { ...wished };
+    for (const [name, { low, high }] of Object.entries(scene.limits(wished, controls))) {
+      values[name] = Math.min(high, Math.max(low, wished[name]));
+    }
     setting = true;
-    for (const [name, value] of Object.entries({ ...changes, sigma })) model.set(name, value);
+    for (const name of names) if (values[name] !== state[name]) model.set(name, values[name]);
     setting = false;
     read();
   }
@@ -413,24 +972,17 @@ function render({ model, el }) {
     const colours = { ink, ...(0.3 * r + 0.6 * g + 0.1 * b > 127 ? DARK : LIGHT) };
     root.style.setProperty("--gap-bulk", colours.bulk);
     root.style.setProperty("--gap-spike", colours.spike);
-    if (!spectrum) {
-      const { tokens, sigma, entries, seed } = state;
-      spectrum = { tokens, sigma, ...markovSpectra(randomMarkov(tokens, sigma, entries, seed), tokens) };
-      report(spectrum);
-    }
-    const draws = { histogram: drawHistogram, ranks: drawRanks };
+    if (!numbers) report(numbers = scene.measure(state));
     for (const panel of root.querySelectorAll("[data-panel]:not([hidden])")) {
-      draws[panel.dataset.panel](panel.querySelector("canvas"), spectrum, colours);
+      scene.panels[panel.dataset.panel].draw(panel.querySelector("canvas"), numbers, colours);
     }
   }
 
-  function report({ tokens, sigma, all: [s1, s2] }) {
-    const p1 = Math.sqrt(1 + sigma * sigma / tokens);
-    const p2 = 2 * sigma / Math.sqrt(tokens);
-    const shown = { s1, p1, s2, p2, gap: s1 - s2, pgap: p1 - p2 };
-    for (const [name, value] of Object.entries(shown)) out(name, digits(value, 4));
-    out("spoken", `T ${tokens}, sigma ${digits(sigma, 2)}: s1 is ${digits(s1)}, s2 is ${digits(s2)}, ` +
-      `theory ${digits(p2)}; the gap is ${digits(s1 - s2)}.`);
+  function report() {
+    const cells = (row) => Object.entries(row).map(([name, words]) => `<td data-out="${name}">${words}</td>`);
+    root.querySelector("tbody").innerHTML = scene.table(numbers)
+      .map(([label, row]) => `<tr><th scope="row">${label}</th>${cells(row).join("")}</tr>`).join("");
+    write(root.querySelector("[data-out=spoken]"), scene.spoken(numbers));
   }
 
   function schedule() {
@@ -440,28 +992,32 @@ function render({ model, el }) {
   const save = () => model.save_changes();
   const stop = new AbortController();
   const listen = (target, type, action) => target.addEventListener(type, action, { signal: stop.signal });
-  listen(input("tokens"), "input", (e) => set({ tokens: e.target.valueAsNumber }));
-  listen(input("sigma"), "input", (e) => set({ sigma: +(e.target.valueAsNumber * STEP).toFixed(2) }));
-  listen(input("entries"), "change", (e) => { set({ entries: e.target.value }); save(); });
+  for (const { name, step, options } of list) {
+    if (step) {
+      listen(input(name), "input", (e) => set({ [name]: +(e.target.valueAsNumber * unit(step)).toFixed(2) }));
+      listen(input(name), "change", save); // once a drag has ended
+    } else {
+      listen(input(name), "change", (e) => { set({ [name]: options ? e.target.value : e.target.checked }); save(); });
+    }
+  }
   listen(input("draw"), "click", () => { set({ seed: (state.seed + 1) % 2 ** 31 }); save(); });
-  for (const name of ["tokens", "sigma"]) listen(input(name), "change", save); // once a drag has ended
   listen(root.querySelector("form"), "submit", (e) => e.preventDefault());
 
-  const follow = () => { if (!setting) { wished = model.get("sigma"); note(""); read(); } };
-  for (const name of TRAITS) model.on(`change:${name}`, follow);
+  const follow = () => { if (!setting) { wished = current(); read(); } };
+  for (const name of names) model.on(`change:${name}`, follow);
   const resized = new ResizeObserver(schedule);
   resized.observe(root);
   const themed = new MutationObserver(schedule);
   for (const node of [document.documentElement, document.body]) themed.observe(node, { attributes: true });
   listen(matchMedia("(prefers-color-scheme: dark)"), "change", schedule);
-  read();
+  follow();
 
   return () => {
     cancelAnimationFrame(frame);
     stop.abort();
     resized.disconnect();
     themed.disconnect();
-    for (const name of TRAITS) model.off(`change:${name}`, follow);
+    for (const name of names) model.off(`change:${name}`, follow);
   };
 }
 

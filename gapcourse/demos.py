@@ -4,12 +4,16 @@ A demo is an `anywidget <https://anywidget.dev>`_. Its JavaScript (``demos.mjs``
 draws the random matrix, finds its singular values and plots them, so that it also works in the
 published book, where no kernel runs. Its random numbers are its own: a seed here and the same seed
 in numpy give different matrices of the same law.
+
+All demos are one widget, `Demo`; its scene says what it measures and shows, and `CONTROLS` what
+the reader can change there.
 """
 
 from __future__ import annotations
 
 import math
 from importlib.resources import files
+from typing import Any
 
 from . import _checks
 
@@ -21,20 +25,21 @@ except ImportError as error:
         'gapcourse.demos needs anywidget: pip install "gapcourse[notebooks]"'
     ) from error
 
-__all__ = ["ENSEMBLES", "SpectrumDemo", "spectrum"]
+__all__ = ["CONTROLS", "ENSEMBLES", "Demo", "attention", "noise", "spectrum", "walk"]
 
-TOKENS = (10, 300)
 SIGMA = (0.1, 2.0)
 VIEWS = ("both", "histogram", "ranks")
 
+Control = dict[str, Any]
 
-def _ensemble(label: str, low: float, high: float, reason: str) -> dict[str, str | float]:
+
+def _ensemble(label: str, low: float, high: float, reason: str) -> Control:
     return {"label": label, "low": low, "high": high, "reason": reason}
 
 
 _WIDE = f"The slider of this demo goes from {SIGMA[0]:g} to {SIGMA[1]:g}."
 
-ENSEMBLES: dict[str, dict[str, str | float]] = {
+ENSEMBLES: dict[str, Control] = {
     "lognormal": _ensemble("log-normal", *SIGMA, _WIDE),
     "gamma": _ensemble("gamma (Dirichlet rows)", *SIGMA, _WIDE),
     "exponential": _ensemble(
@@ -49,30 +54,116 @@ ENSEMBLES: dict[str, dict[str, str | float]] = {
     "bernoulli": _ensemble("Bernoulli (sparse)", *SIGMA, _WIDE),
     "pareto": _ensemble("Pareto (heavy tail)", *SIGMA, _WIDE),
 }
-"""Ensembles that the demo draws from, each with the range of sigma and why it ends there.
+"""Ensembles of Markov matrices, each with the range of sigma in the demos and why it ends there.
 
 :meta hide-value:
 """
 
 
-class SpectrumDemo(anywidget.AnyWidget):
-    """Singular values of one random Markov matrix, with sliders; see `spectrum`."""
+def _slider(label: str, low: float, high: float, step: float) -> Control:
+    return {"label": label, "low": low, "high": high, "step": step}
+
+
+def _list(label: str, **options: str) -> Control:
+    return {"label": label, "options": {name: {"label": words} for name, words in options.items()}}
+
+
+_TOKENS = _slider("Tokens T", 10, 300, 10)
+_SIGMA = _slider("Spread of the entries, σ", *SIGMA, 0.05)
+_ENTRIES = {"label": "Entries", "options": ENSEMBLES}
+
+CONTROLS: dict[str, dict[str, Control]] = {
+    "spectrum": {"tokens": _TOKENS, "sigma": _SIGMA, "entries": _ENTRIES},
+    "walk": {
+        "tokens": _TOKENS,
+        "sigma": _SIGMA,
+        "entries": _ENTRIES,
+        "laziness": _slider("Laziness p, the chance to stay", 0.0, 0.95, 0.05),
+    },
+    "noise": {
+        "rows": _slider("Rows", 10, 200, 10),
+        "columns": _slider("Columns", 10, 200, 10),
+        "entries": _list(
+            "Entries",
+            gaussian="Gaussian",
+            signs="random signs",
+            sparse="sparse (nine of ten are 0)",
+            heavy="heavy tail (α = 3)",
+        ),
+        "factors": _slider("Factors", 1, 4, 1),
+    },
+    "attention": {
+        "tokens": _TOKENS,
+        "head_dim": _slider("Head dimension dₖ", 10, 300, 10),
+        "logit_std": _slider("Spread of the logits, s", 0.1, 1.5, 0.05),
+        "kind": _list(
+            "Attention", softmax="softmax", linear="linear", relu="ReLU", sigmoid="sigmoid"
+        ),
+        "centred": {"label": "centre the columns too"},
+    },
+}
+"""What the reader can change in each scene: sliders with their range, lists, boxes to tick.
+
+:meta hide-value:
+"""
+_SEED = 2**31 - 1
+_SETTINGS = {name for controls in CONTROLS.values() for name in controls}
+
+
+class Demo(anywidget.AnyWidget):
+    """A live demo; `spectrum`, `walk`, `noise` and `attention` make one.
+
+    The settings that its scene knows are the keyword arguments of these functions. They can be read
+    and set from Python where a kernel runs: ``demo.tokens = 200`` redraws the demo.
+    """
 
     _esm = files("gapcourse").joinpath("demos.mjs").read_text(encoding="utf-8")
 
-    tokens = traitlets.Int(150, min=TOKENS[0], max=TOKENS[1]).tag(sync=True)
-    sigma = traitlets.Float(1.0, min=SIGMA[0], max=SIGMA[1]).tag(sync=True)
-    entries = traitlets.Enum(tuple(ENSEMBLES), "lognormal").tag(sync=True)
-    seed = traitlets.Int(1, min=0, max=2**31 - 1).tag(sync=True)
+    scene = traitlets.Enum(tuple(CONTROLS), "spectrum").tag(sync=True)
+    controls: traitlets.List[Control] = traitlets.List(read_only=True).tag(sync=True)
+    seed = traitlets.Int(1, min=0, max=_SEED).tag(sync=True)
     view = traitlets.Enum(VIEWS, "both").tag(sync=True)
-    ensembles = traitlets.Dict(ENSEMBLES, read_only=True).tag(sync=True)
+
+    tokens = traitlets.Int(150).tag(sync=True)
+    sigma = traitlets.Float(1.0).tag(sync=True)
+    entries = traitlets.Unicode("lognormal").tag(sync=True)
+    laziness = traitlets.Float(0.0).tag(sync=True)
+    rows = traitlets.Int(150).tag(sync=True)
+    columns = traitlets.Int(150).tag(sync=True)
+    factors = traitlets.Int(1).tag(sync=True)
+    head_dim = traitlets.Int(150).tag(sync=True)
+    logit_std = traitlets.Float(0.5).tag(sync=True)
+    kind = traitlets.Unicode("softmax").tag(sync=True)
+    centred = traitlets.Bool(False).tag(sync=True)
+
+    @traitlets.default("controls")
+    def _controls_of_the_scene(self) -> list[Control]:
+        """Return lists, as a stored notebook sorts the keys of a dict."""
+        controls = _listed(CONTROLS[self.scene])
+        return [
+            control | {"options": _listed(control["options"])} if "options" in control else control
+            for control in controls
+        ]
+
+    @traitlets.validate(*sorted(_SETTINGS))
+    def _within_its_control(self, proposal: Any) -> Any:
+        """Refuse a setting that the reader could not choose."""
+        name, value = proposal["trait"].name, proposal["value"]
+        control = CONTROLS[self.scene].get(name, {})
+        try:
+            if "options" in control:
+                _choice(value, name, tuple(control["options"]))
+            elif "step" in control:
+                _between(value, name, control["low"], control["high"])
+        except ValueError as error:
+            raise traitlets.TraitError(str(error)) from None
+        return value
 
     def __repr__(self) -> str:
         """Short and free of addresses, so that a stored output is the same in every run."""
-        return (
-            f"SpectrumDemo(tokens={self.tokens}, sigma={self.sigma:.4g}, "
-            f"entries={self.entries!r}, seed={self.seed})"
-        )
+        values = {name: getattr(self, name) for name in [*CONTROLS[self.scene], "seed"]}
+        shown = (f"{k}={v:.4g}" if type(v) is float else f"{k}={v!r}" for k, v in values.items())
+        return f"demos.{self.scene}({', '.join(shown)})"
 
 
 def spectrum(
@@ -82,7 +173,7 @@ def spectrum(
     seed: int = 1,
     *,
     view: str = "both",
-) -> SpectrumDemo:
+) -> Demo:
     r"""Show the singular values of a random Markov matrix, live.
 
     The left plot is the histogram of :math:`\sqrt T\,s_k(A_\perp)` under the quarter circle on
@@ -107,7 +198,7 @@ def spectrum(
 
     Returns
     -------
-    SpectrumDemo
+    Demo
         A widget: the last expression of a cell shows it.
 
     Raises
@@ -120,22 +211,194 @@ def spectrum(
     Examples
     --------
     >>> spectrum(tokens=100, entries="uniform")
-    SpectrumDemo(tokens=100, sigma=0.5774, entries='uniform', seed=1)
+    demos.spectrum(tokens=100, sigma=0.5774, entries='uniform', seed=1)
     """
-    tokens = _whole(tokens, "tokens", *TOKENS)
-    seed = _whole(seed, "seed", 0, 2**31 - 1)
+    settings = {"tokens": tokens, "sigma": _natural(sigma, entries), "entries": entries}
+    return Demo(**_checked("spectrum", seed, settings), view=_choice(view, "view", VIEWS))
+
+
+def walk(
+    tokens: int = 100,
+    sigma: float | None = None,
+    entries: str = "exponential",
+    seed: int = 1,
+    *,
+    laziness: float = 0.0,
+) -> Demo:
+    r"""Show how a random walk on a random Markov matrix forgets where it started, live.
+
+    The walk steps by :math:`P = pI + (1-p)A`: with probability p, its laziness, it stays. For three
+    starts i the plot has the total variation distance between row i of :math:`P^k` and the
+    stationary law against k, on a log scale. For p = 0 the line is
+    `gapcourse.predictions.walk_distance`; for p > 0 a dashed line has the slope of
+    :math:`|\lambda_2| = p + (1-p)\sigma/\sqrt T`, and its height is that of the data.
+
+    Parameters
+    ----------
+    tokens, sigma, entries, seed
+        Matrix A, as in `spectrum`.
+    laziness : float
+        Probability p to stay, from 0 to 0.95.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `spectrum`; `laziness` out of range.
+
+    Examples
+    --------
+    >>> walk(laziness=0.5)
+    demos.walk(tokens=100, sigma=1, entries='exponential', laziness=0.5, seed=1)
+    """
+    settings = {"tokens": tokens, "sigma": _natural(sigma, entries), "entries": entries}
+    return Demo(**_checked("walk", seed, settings | {"laziness": laziness}))
+
+
+def noise(
+    rows: int = 150,
+    columns: int = 150,
+    entries: str = "gaussian",
+    factors: int = 1,
+    seed: int = 1,
+) -> Demo:
+    r"""Show the singular values of a matrix of noise, or of a product of such, live.
+
+    Entries are independent, of mean 0 and variance 1/columns. The histogram has one value for each
+    row, under the Marchenko-Pastur law of ratio rows/columns; with more rows than columns, the rest
+    are zeros, and their share is written beside it. A product of several square factors stands
+    under the Fuss-Catalan law.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Shape of the matrix, each from 10 to 200.
+    entries : str
+        "gaussian", "signs" (1 or -1), "sparse" (nine of ten are 0, the others signs) or "heavy"
+        (symmetric Pareto of tail index 3, without a fourth moment), all of the same variance.
+    factors : int
+        Number of matrices that are multiplied, from 1 to 4. Above 1 they are square.
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range or unknown, or if `rows` and `columns` differ for several factors.
+
+    Examples
+    --------
+    >>> noise(rows=100, entries="signs")
+    demos.noise(rows=100, columns=150, entries='signs', factors=1, seed=1)
+    """
+    settings = {"rows": rows, "columns": columns, "entries": entries, "factors": factors}
+    checked = _checked("noise", seed, settings)
+    if factors > 1 and rows != columns:
+        raise ValueError(
+            f"rows must equal columns for a product of {factors} factors, got {rows} and "
+            f"{columns}; pass rows={columns}, or factors=1"
+        )
+    return Demo(**checked)
+
+
+def attention(
+    tokens: int = 150,
+    head_dim: int = 150,
+    logit_std: float = 0.5,
+    kind: str = "softmax",
+    seed: int = 1,
+    *,
+    centred: bool = False,
+) -> Demo:
+    r"""Show the singular values of an attention matrix at initialisation, live.
+
+    Queries and keys have independent Gaussian entries. The histogram of
+    :math:`\sqrt T\,s_k(A_\perp)`, each row's mean being removed, stands under
+    `gapcourse.laws.AttentionBulk`; the quarter circle of the same variance, that of independent
+    entries, is dashed. Linear, ReLU and sigmoid attention have entries f(S)/T, as in
+    `gapcourse.attention.attention_matrix`.
+
+    Parameters
+    ----------
+    tokens : int
+        T, from 10 to 300.
+    head_dim : int
+        d_k, from 10 to 300.
+    logit_std : float
+        s, the standard deviation of a logit, from 0.1 to 1.5.
+    kind : str
+        "softmax", "linear", "relu" or "sigmoid".
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+    centred : bool
+        Whether each column's mean is removed too.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range, or `kind` is unknown.
+
+    Examples
+    --------
+    >>> attention(head_dim=20, kind="relu")
+    demos.attention(tokens=150, head_dim=20, logit_std=0.5, kind='relu', centred=False, seed=1)
+    """
+    if not isinstance(centred, bool):
+        raise TypeError(f"centred must be True or False, got {_checks.shown(centred)}; pass one")
+    settings = {"tokens": tokens, "head_dim": head_dim, "logit_std": logit_std, "kind": kind}
+    return Demo(**_checked("attention", seed, settings), centred=centred)
+
+
+def _listed(things: dict[str, Control]) -> list[Control]:
+    """Return named things as a list, each with its name inside."""
+    return [{"name": name, **thing} for name, thing in things.items()]
+
+
+def _checked(scene: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the traits of a demo, once its sliders and lists could show the settings."""
+    checked: dict[str, Any] = {"scene": scene, "seed": _whole(seed, "seed", 0, _SEED)}
+    for name, value in settings.items():
+        control = CONTROLS[scene][name]
+        if "options" in control:
+            checked[name] = _choice(value, name, tuple(control["options"]))
+        elif isinstance(control["low"], int):
+            checked[name] = _whole(value, name, control["low"], control["high"])
+        else:
+            checked[name] = _between(value, name, control["low"], control["high"])
+    return checked
+
+
+def _natural(sigma: float | None, entries: str) -> float:
+    """Return sigma if the ensemble can have it; for None, 1 or the nearest it can have."""
     ensemble = ENSEMBLES[_choice(entries, "entries", tuple(ENSEMBLES))]
-    _choice(view, "view", VIEWS)
     low, high = float(ensemble["low"]), float(ensemble["high"])
     if sigma is None:
-        sigma = min(1.0, high)
+        return min(1.0, high)
     sigma = _checks.positive(sigma, "sigma", "pass sigma=None for the natural value")
     if not low <= sigma <= high:
         raise ValueError(
             f"sigma must lie between {low:.4g} and {high:.4g} for entries={entries!r} in this "
             f"demo, got {sigma}. {ensemble['reason']} Pass sigma=None for the natural value"
         )
-    return SpectrumDemo(tokens=tokens, sigma=sigma, entries=entries, seed=seed, view=view)
+    return sigma
 
 
 def _whole(value: object, name: str, low: int, high: int) -> int:
@@ -144,6 +407,12 @@ def _whole(value: object, name: str, low: int, high: int) -> int:
     if number > high:
         raise ValueError(f"{name} must be at most {high} in this demo, got {number}; pass less")
     return number
+
+
+def _between(value: object, name: str, low: float, high: float) -> float:
+    """Return a number within the demo's range."""
+    remedy = f"pass one from {low:g} to {high:g}, the range of this demo"
+    return float(_checks.within(value, name, low, high, ndim=(0,), remedy=remedy))  # type: ignore[arg-type]
 
 
 def _choice(value: object, name: str, options: tuple[str, ...]) -> str:

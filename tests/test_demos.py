@@ -2,6 +2,7 @@
 
 import builtins
 import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import traitlets
 
 from gapcourse import demos, ensembles
 
@@ -16,29 +18,87 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULE = (ROOT / "gapcourse/demos.mjs").read_text(encoding="utf-8")
 
 
-def test_arguments_become_synced_traits():
-    demo = demos.spectrum(tokens=40, sigma=0.3, entries="pareto", seed=9, view="ranks")
-    state = demo.get_state()
-    assert {k: state[k] for k in ("tokens", "sigma", "entries", "seed", "view")} == {
+SETTINGS = {
+    "spectrum": {"tokens": 40, "sigma": 0.3, "entries": "pareto", "seed": 9, "view": "ranks"},
+    "walk": {"tokens": 40, "sigma": 0.3, "entries": "gamma", "laziness": 0.5, "seed": 9},
+    "noise": {"rows": 60, "columns": 60, "entries": "heavy", "factors": 2, "seed": 9},
+    "attention": {
         "tokens": 40,
-        "sigma": 0.3,
-        "entries": "pareto",
+        "head_dim": 20,
+        "logit_std": 1.2,
+        "kind": "relu",
+        "centred": True,
         "seed": 9,
-        "view": "ranks",
-    }
-    assert state["ensembles"] == demos.ENSEMBLES
+    },
+}
+TEXTS = {
+    "spectrum": "demos.spectrum(tokens=150, sigma=1, entries='lognormal', seed=1)",
+    "walk": "demos.walk(tokens=100, sigma=1, entries='exponential', laziness=0, seed=1)",
+    "noise": "demos.noise(rows=150, columns=150, entries='gaussian', factors=1, seed=1)",
+    "attention": (
+        "demos.attention(tokens=150, head_dim=150, logit_std=0.5, kind='softmax', "
+        "centred=False, seed=1)"
+    ),
+}
+SCENES = pytest.mark.parametrize("scene", demos.CONTROLS)
+
+
+@SCENES
+def test_arguments_become_synced_traits(scene):
+    demo = getattr(demos, scene)(**SETTINGS[scene])
+    assert isinstance(demo, demos.Demo)
+    state = demo.get_state()
+    assert {name: state[name] for name in SETTINGS[scene]} == SETTINGS[scene]
+    assert state["scene"] == scene
     assert state["_esm"] == MODULE
 
 
-def test_text_is_short_and_the_same_in_every_run():
-    text = "SpectrumDemo(tokens=150, sigma=1, entries='lognormal', seed=1)"
-    assert repr(demos.spectrum()) == text
-    assert demos.spectrum()._repr_mimebundle_()[0]["text/plain"] == text
+@SCENES
+def test_text_is_the_call_and_the_same_in_every_run(scene):
+    demo = getattr(demos, scene)()
+    assert repr(demo) == TEXTS[scene]
+    assert demo._repr_mimebundle_()[0]["text/plain"] == TEXTS[scene]
+    assert repr(eval(repr(demo))) == TEXTS[scene]
 
 
+@SCENES
+def test_controls_are_in_order_and_named_as_the_arguments(scene):
+    state = json.loads(json.dumps(getattr(demos, scene)().get_state()["controls"], sort_keys=True))
+    assert [control["name"] for control in state] == list(demos.CONTROLS[scene])
+    arguments = set(inspect.signature(getattr(demos, scene)).parameters)
+    assert arguments - {"view"} == {*demos.CONTROLS[scene], "seed"}
+    if scene in ("spectrum", "walk"):
+        (options,) = (control["options"] for control in state if control["name"] == "entries")
+        assert [option.pop("name") for option in options] == list(demos.ENSEMBLES)
+        assert options == list(demos.ENSEMBLES.values())
+
+
+@pytest.mark.parametrize(
+    ("scene", "name"),
+    [(s, n) for s, controls in demos.CONTROLS.items() for n, c in controls.items() if "step" in c],
+)
+def test_slider_has_whole_steps_and_its_ends_are_allowed(scene, name):
+    control = demos.CONTROLS[scene][name]
+    for end in (control["low"], control["high"]):
+        unit = control["step"] if control["step"] < 1 else 1
+        assert end / unit == pytest.approx(round(end / unit), abs=1e-9)
+        others = {"entries": "gamma"} if name == "sigma" else {}
+        assert getattr(getattr(demos, scene)(**{name: end}, **others), name) == end
+
+
+def test_the_kernel_cannot_set_what_the_reader_cannot():
+    demo = demos.noise()
+    for name, value in (("entries", "lognormal"), ("rows", 201), ("factors", 0)):
+        with pytest.raises(traitlets.TraitError, match=name):
+            setattr(demo, name, value)
+    demo.entries = "signs"
+    assert repr(demo) == "demos.noise(rows=150, columns=150, entries='signs', factors=1, seed=1)"
+
+
+@pytest.mark.parametrize("scene", ["spectrum", "walk"])
 @pytest.mark.parametrize("entries", demos.ENSEMBLES)
-def test_natural_sigma_is_that_of_the_package(entries):
-    sigma = demos.spectrum(entries=entries).sigma
+def test_natural_sigma_is_that_of_the_package(scene, entries):
+    sigma = getattr(demos, scene)(entries=entries).sigma
     assert sigma == pytest.approx(3**-0.5 if entries == "uniform" else 1.0)
     ensembles.random_markov(4, entries=entries, sigma=sigma, rng=0)
 
@@ -52,30 +112,57 @@ def test_package_has_the_whole_range_of_each_ensemble(entries, end):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+    ("scene", "arguments", "error", "words"),
     [
-        ({"tokens": 9}, ValueError, "tokens.*10.*got 9"),
-        ({"tokens": 301}, ValueError, "tokens.*300.*got 301"),
-        ({"tokens": 50.0}, TypeError, "tokens.*whole number.*50.0"),
-        ({"tokens": True}, TypeError, "tokens.*True"),
-        ({"tokens": "50"}, TypeError, "tokens.*'50'"),
-        ({"sigma": 0}, ValueError, "sigma.*above 0.*got 0"),
-        ({"sigma": 2.5}, ValueError, "sigma.*between 0.1 and 2.*got 2.5.*sigma=None"),
-        ({"sigma": float("nan")}, ValueError, "sigma.*NaN"),
-        ({"sigma": "1"}, TypeError, "sigma.*'1'"),
-        ({"sigma": 1.0, "entries": "uniform"}, ValueError, "sigma.*uniform.*got 1.0.*1/√3"),
-        ({"sigma": 0.5, "entries": "exponential"}, ValueError, "sigma.*exponential.*got 0.5"),
-        ({"entries": "cauchy"}, ValueError, "entries.*one of.*pareto.*got 'cauchy'"),
-        ({"entries": 3}, TypeError, "entries.*name.*got 3"),
-        ({"seed": -1}, ValueError, "seed.*got -1"),
-        ({"seed": 2**31}, ValueError, "seed.*got 2147483648"),
-        ({"seed": None}, TypeError, "seed.*None"),
-        ({"view": "pie"}, ValueError, "view.*one of.*histogram.*got 'pie'"),
+        ("spectrum", {"tokens": 9}, ValueError, "tokens.*10.*got 9"),
+        ("spectrum", {"tokens": 301}, ValueError, "tokens.*300.*got 301"),
+        ("spectrum", {"tokens": 50.0}, TypeError, "tokens.*whole number.*50.0"),
+        ("spectrum", {"tokens": True}, TypeError, "tokens.*True"),
+        ("spectrum", {"tokens": "50"}, TypeError, "tokens.*'50'"),
+        ("spectrum", {"sigma": 0}, ValueError, "sigma.*above 0.*got 0"),
+        ("spectrum", {"sigma": 2.5}, ValueError, "sigma.*between 0.1 and 2.*got 2.5.*sigma=None"),
+        ("spectrum", {"sigma": float("nan")}, ValueError, "sigma.*NaN"),
+        ("spectrum", {"sigma": "1"}, TypeError, "sigma.*'1'"),
+        (
+            "spectrum",
+            {"sigma": 1.0, "entries": "uniform"},
+            ValueError,
+            "sigma.*uniform.*got 1.0.*1/√3",
+        ),
+        (
+            "spectrum",
+            {"sigma": 0.5, "entries": "exponential"},
+            ValueError,
+            "sigma.*exponential.*got 0.5",
+        ),
+        ("spectrum", {"entries": "cauchy"}, ValueError, "entries.*one of.*pareto.*got 'cauchy'"),
+        ("spectrum", {"entries": 3}, TypeError, "entries.*name.*got 3"),
+        ("spectrum", {"seed": -1}, ValueError, "seed.*got -1"),
+        ("spectrum", {"seed": 2**31}, ValueError, "seed.*got 2147483648"),
+        ("spectrum", {"seed": None}, TypeError, "seed.*None"),
+        ("spectrum", {"view": "pie"}, ValueError, "view.*one of.*histogram.*got 'pie'"),
+        ("walk", {"tokens": 301}, ValueError, "tokens.*300.*got 301"),
+        ("walk", {"sigma": 0.5}, ValueError, "sigma.*exponential.*got 0.5"),
+        ("walk", {"laziness": 1}, ValueError, "laziness.*at most 0.95.*got 1.*0 to 0.95"),
+        ("walk", {"laziness": -0.1}, ValueError, "laziness.*at least 0.*got -0.1"),
+        ("walk", {"laziness": "0"}, TypeError, "laziness.*'0'"),
+        ("noise", {"rows": 9}, ValueError, "rows.*10.*got 9"),
+        ("noise", {"columns": 201}, ValueError, "columns.*200.*got 201"),
+        ("noise", {"columns": 50.0}, TypeError, "columns.*whole number.*50.0"),
+        ("noise", {"entries": "cauchy"}, ValueError, "entries.*one of.*heavy.*got 'cauchy'"),
+        ("noise", {"factors": 5}, ValueError, "factors.*at most 4.*got 5"),
+        ("noise", {"factors": 2, "rows": 100}, ValueError, "rows.*columns.*100 and 150.*rows=150"),
+        ("attention", {"tokens": 5}, ValueError, "tokens.*10.*got 5"),
+        ("attention", {"head_dim": 1000}, ValueError, "head_dim.*300.*got 1000"),
+        ("attention", {"logit_std": 2}, ValueError, "logit_std.*at most 1.5.*got 2"),
+        ("attention", {"kind": "cosine"}, ValueError, "kind.*one of.*relu.*got 'cosine'"),
+        ("attention", {"centred": 1}, TypeError, "centred.*True or False.*got 1"),
+        ("attention", {"seed": -1}, ValueError, "seed.*got -1"),
     ],
 )
-def test_bad_arguments_are_refused(arguments, error, words):
+def test_bad_arguments_are_refused(scene, arguments, error, words):
     with pytest.raises(error, match=words):
-        demos.spectrum(**arguments)
+        getattr(demos, scene)(**arguments)
 
 
 def test_missing_anywidget_names_the_remedy(monkeypatch):
@@ -91,8 +178,10 @@ def test_missing_anywidget_names_the_remedy(monkeypatch):
 
 def test_only_what_ipywidgets_7_knows_is_used():
     # ipywidgets 8 added the traits tabbable and tooltip; ours must not use them.
-    own = set(demos.SpectrumDemo.class_own_traits())
-    assert own == {"tokens", "sigma", "entries", "seed", "view", "ensembles"}
+    own = set(demos.Demo.class_own_traits())
+    settings = {name for controls in demos.CONTROLS.values() for name in controls}
+    assert own == {"scene", "controls", "seed", "view"} | settings
+    assert not own & {"tabbable", "tooltip"}
 
 
 def test_module_asks_nobody_for_anything():

@@ -45,13 +45,18 @@ class Entry:
         )
 
     @property
+    def skewness(self) -> float:
+        """Skewness of the raw entry."""
+        return (self.third - 1 - 3 * self.sigma**2) / self.sigma**3
+
+    @property
     def drift(self) -> float:
         """T times the relative finite-size term of T^2 Var(A_ij)."""
         v = self.sigma**2
         return -(2 * (self.third - 1 - v) - 3 * v * (1 + v)) / v
 
 
-def _lognormal(sigma: float) -> Entry:
+def lognormal(sigma: float) -> Entry:
     w = 1 + sigma**2
     return Entry("lognormal", sigma, w**3, w**4 + 2 * w**3 + 3 * w**2 - 6)
 
@@ -63,7 +68,8 @@ def _bernoulli(sigma: float) -> Entry:
 
 EXPONENTIAL = Entry("exponential", 1.0, 6.0, 6.0)
 UNIFORM = Entry("uniform", 3**-0.5, 2.0, -1.2)
-LIGHT = (EXPONENTIAL, UNIFORM, _lognormal(0.5), _bernoulli(2.0))
+BERNOULLI = _bernoulli(2.0)
+LIGHT = (EXPONENTIAL, UNIFORM, lognormal(0.5), BERNOULLI)
 SEEDS = {100: 60, 200: 40, 400: 20, 800: 12}
 SIZES = np.array(list(SEEDS), dtype=float)
 
@@ -211,7 +217,7 @@ def _() -> list[Check]:
     return checks
 
 
-def _gaussian_radius(T: float) -> float:
+def gaussian_radius(T: float) -> float:
     """Return the mean spectral radius of complex Gaussian noise, sigma = 1, exact at every T.
 
     The squared moduli are independent gamma variables of shapes 1..T (Kostlan 1992).
@@ -227,7 +233,7 @@ def _() -> list[Check]:
     """Finite size: from above, as complex Gaussian noise does, where it is exactly known."""
     seeds = {50: 80, 100: 60, 200: 40, 400: 20}
     sizes = np.array(list(seeds), dtype=float)
-    correction = np.array([_gaussian_radius(T) for T in sizes])
+    correction = np.array([gaussian_radius(T) for T in sizes])
     checks: list[Check] = []
     for entry in (EXPONENTIAL, UNIFORM):
         measured = [

@@ -171,6 +171,11 @@ def draws(T: int, seeds: int, entries: str, **options: float) -> Iterator[np.nda
         yield ensembles.random_markov(T, entries=entries, rng=rng, **options)
 
 
+def generator(name: str, *numbers: int) -> np.random.Generator:
+    """Return the generator of that name, the same one for the same arguments."""
+    return np.random.default_rng([SEED, zlib.crc32(name.encode()), *numbers])
+
+
 def mean_and_error(samples: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean over the first axis and its standard error."""
     samples = np.asarray(samples, dtype=float)
