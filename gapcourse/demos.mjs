@@ -322,9 +322,9 @@ export function stationaryLaw(matrix, size) {
 }
 
 /**
- * Total variation distance to pi of a walk that starts in one state and steps by P = p I + (1-p) A,
+ * Total variation distance to pi of a walk that starts in one state and steps by M = l I + (1-l) A,
  * after 0, 1, 2, ... steps: at least `least`, then until it is below `target`, at most `most`.
- * As pi P = pi, the difference from pi is itself multiplied by P: so tiny distances stay exact. Its
+ * As pi M = pi, the difference from pi is itself multiplied by M: so tiny distances stay exact. Its
  * sum is 0, and is kept so: a rounding error in it would never die out.
  */
 export function walkDistances(matrix, pi, start, laziness, least, target, most) {

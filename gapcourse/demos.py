@@ -78,7 +78,7 @@ CONTROLS: dict[str, dict[str, Control]] = {
         "tokens": _TOKENS,
         "sigma": _SIGMA,
         "entries": _ENTRIES,
-        "laziness": _slider("Laziness p, the chance to stay", 0.0, 0.95, 0.05),
+        "laziness": _slider("Laziness ℓ, the chance to stay", 0.0, 0.95, 0.05),
     },
     "noise": {
         "rows": _slider("Rows", 10, 200, 10),
@@ -227,18 +227,18 @@ def walk(
 ) -> Demo:
     r"""Show how a random walk on a random Markov matrix forgets where it started, live.
 
-    The walk steps by :math:`P = pI + (1-p)A`: with probability p, its laziness, it stays. For three
-    starts i the plot has the total variation distance between row i of :math:`P^k` and the
-    stationary law against k, on a log scale. For p = 0 the line is
-    `gapcourse.predictions.walk_distance`; for p > 0 a dashed line has the slope of
-    :math:`|\lambda_2| = p + (1-p)\sigma/\sqrt T`, and its height is that of the data.
+    The walk steps by :math:`M = \ell I + (1-\ell)A`: with probability ℓ, its laziness, it stays.
+    For three starts i the plot has the total variation distance between row i of :math:`M^k` and
+    the stationary law against k, on a log scale. For ℓ = 0 the line is
+    `gapcourse.predictions.walk_distance`; for ℓ > 0 a dashed line has the slope of
+    :math:`|\lambda_2| = \ell + (1-\ell)\sigma/\sqrt T`, and its height is that of the data.
 
     Parameters
     ----------
     tokens, sigma, entries, seed
         Matrix A, as in `spectrum`.
     laziness : float
-        Probability p to stay, from 0 to 0.95.
+        Probability ℓ to stay, from 0 to 0.95.
 
     Returns
     -------

@@ -534,9 +534,11 @@ class AttentionBulk(SingularValueLaw):
     References
     ----------
     That attention's bulk behaves as a linear part plus independent noise is, for softmax, a theorem
-    of Hayase, Collins and Karakida (2025, arXiv:2510.06685). The closed equation for any map and
-    any ratio is derived in this course. The radii are those of an R-diagonal limit, Haagerup and
-    Larsen (2000); that they hold for attention is what one sees, not a theorem.
+    of Hayase, Collins and Karakida (2025, arXiv:2510.06685). For entrywise maps of mean 0 the law
+    is that of Pennington and Worah (2017), proved for wider classes by Benigni and Péché (2021),
+    who give it as an equation of degree four; the form above is derived in this course. The radii
+    are those of an R-diagonal limit, Haagerup and Larsen (2000); that they hold for attention is
+    what one sees, not a theorem.
 
     Examples
     --------
