@@ -97,7 +97,8 @@ class Curve:
     def failures(self, mutation: Mutation | None = None) -> list[str]:
         part = mutation.part if mutation else None
         found: list[str] = []
-        ratio = self.measured / (np.asarray(self.predict(self.sizes)) * self.correction)
+        with np.errstate(divide="ignore"):  # a wrong formula can be 0: infinity fails
+            ratio = self.measured / (np.asarray(self.predict(self.sizes)) * self.correction)
         logs = np.log(self.sizes)
         if part == "constant":
             ratio = ratio / (1 + self.step * mutation.direction)
