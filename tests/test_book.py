@@ -235,8 +235,7 @@ BY_HAND = {  # what no cell shows: the words, the values behind them, and why
         min((1 + (1 + w * w / 2500) ** 0.5) / w * 50 + w / 400 for w in range(1, 500))
     ],
     "$\\frac12 \\cdot 1.2065 = 0.60$ against 0.38": [1.2065 / 2, 1.2065 / 2 ** (5 / 3), 1.2065],
-    "$2^{2/3} = 1.59$": [2 ** (2 / 3)],  # 02, exercise 3, as the line before and the next
-    "a little more than 0.60": [1.2065 / 2],
+    "$2^{2/3} = 1.59$": [2 ** (2 / 3)],  # 02, exercise 3, as the line before
     "(0.136)": [1.358 / 100**0.5],  # 02, exercise 4: the 5 % point of Kolmogorov's law
     "Section 2.2": [2.2],  # of the paper
 }
