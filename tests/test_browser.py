@@ -291,6 +291,17 @@ def test_no_page_asks_another_host_or_logs_an_error(visits):
     assert not wrong, wrong
 
 
+@pytest.mark.skipif(bool(missing()), reason="no built book, or no browser")
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_equations_have_the_numbers_of_their_tags(chapter):
+    """Count from 1 on every page: links, outputs and Colab's tags name these numbers."""
+    numbers = re.findall(
+        r'class="eqno">\((\d+)\)', (BOOK / f"{chapter}.html").read_text(encoding="utf-8")
+    )
+    tags = re.findall(r"\\\\tag\{(\d+)\}", (ROOT / f"{chapter}.ipynb").read_text(encoding="utf-8"))
+    assert numbers == tags == [str(i) for i in range(1, len(tags) + 1)]
+
+
 def test_mathematics_is_typeset(visits):
     wrong = problems(
         visits,
