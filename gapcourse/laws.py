@@ -505,9 +505,9 @@ class AttentionBulk(SingularValueLaw):
 
     That is the limit. For a small head `softmax` and `from_map` also give an interpolation, the law
     of all degrees (empirical, derived in this course): the part of degree k, of size
-    :math:`c_k = \sqrt{k!}\,|a_k|`, acts as a product with :math:`N_k = \binom{d_k+k-1}{k}`
-    features, :math:`r_k = T/N_k`, and adds
-    :math:`c_k^2 G/(1 - r_k c_k^2 G^2)` to x, likewise in V. It mends the small eigenvalues;
+    :math:`h_k = \sqrt{k!}\,|a_k|`, acts as a product with :math:`n_k = \binom{d_k+k-1}{k}`
+    features, :math:`r_k = T/n_k`, and adds
+    :math:`h_k^2 G/(1 - r_k h_k^2 G^2)` to x, likewise in V. It mends the small eigenvalues;
     what it leaves out is of order :math:`1/d_k`, and not small at :math:`d_k = 20`.
 
     Parameters
@@ -523,7 +523,7 @@ class AttentionBulk(SingularValueLaw):
     Attributes
     ----------
     higher : tuple of (size, ratio) pairs
-        The parts of degree 2 and above, :math:`(c_k, r_k)`, as far as ``degrees`` asked for
+        The parts of degree 2 and above, :math:`(h_k, r_k)`, as far as ``degrees`` asked for
         them; ``noise`` is then what is left.
 
     Raises
