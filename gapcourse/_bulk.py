@@ -292,8 +292,13 @@ def hermite(
     def value(z: float) -> float:
         try:
             y = float(f(s * z))
-        except (OverflowError, ZeroDivisionError):
+        except (ArithmeticError, ValueError):  # as 1/0 and the logarithm of -1
             y = math.nan
+        except TypeError as error:
+            raise TypeError(
+                f"f must take one number and return one, got an error at {s * z:.6g} ({error}); "
+                "pass a function such as math.exp"
+            ) from error
         if not math.isfinite(y):
             raise ValueError(
                 f"f must be finite, got {y} at {s * z:.6g}; pass a map that is finite up to 38 "

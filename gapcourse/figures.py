@@ -26,6 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
@@ -411,7 +412,7 @@ def spectrum(
     prediction: float | None = None,
     name: str = "scaled singular values",
     other: Law | None = None,
-    other_label: str = "quarter circle",
+    other_label: str | None = None,
 ) -> None:
     """Draw singular values as a density, with the law that predicts them.
 
@@ -440,21 +441,28 @@ def spectrum(
         What the values are, for the alternative text.
     other : object with `pdf` and `edge`, optional
         A second law to compare with, drawn dashed.
-    other_label : str
-        Its legend entry.
+    other_label : str, optional
+        Its legend entry; its name unless given.
+
+    Call it again on the same axes for another histogram: it takes the next colour.
 
     Raises
     ------
     TypeError, ValueError
-        If `ax` is no axes, `law` or `other` is no law, or the numbers are empty, negative, NaN, or
-        of the wrong shape.
+        If `ax` is no axes, `law` or `other` is no law, both have one name, or the numbers are
+        empty, negative, NaN, or of the wrong shape.
     """
     ax, data = _axes(ax), _not_negative(values, "values")
     laws = [
-        (_law(given, what), _name_of(given) if what == "law" else other_label, what)
+        (_law(given, what), (what == "other" and other_label) or _name_of(given), what)
         for given, what in ((law, "law"), (other, "other"))
         if given is not None
     ]
+    if len({text for _, text, _ in laws}) < len(laws):
+        raise ValueError(
+            f"other_label must differ from the name of law, got {_checks.shown(laws[-1][1])}; "
+            "pass other_label, such as 'i.i.d.'"
+        )
     ends = [float(given.edge) for given, *_ in laws]
     reference = max(ends, default=float(np.quantile(data, 0.95)))
     reference = reference if reference > 0 else max(float(data.max()), 1.0)
@@ -470,7 +478,8 @@ def spectrum(
     zero, atom = _zeros(data, law, reference)
     lowest = _snapped(data.min(), data.max())
     heights = np.histogram(data[~zero], edges)[0] / (data.size * width)
-    ax.stairs(heights, edges, fill=True, color=MEASURED[0], alpha=0.55, label=label)
+    color = MEASURED[sum(isinstance(p, StepPatch) for p in ax.patches) % len(MEASURED)]
+    ax.stairs(heights, edges, fill=True, color=color, alpha=0.55, label=label)
     says = f"Histogram of {data.size} {name} between {_number(lowest)}"
     says += f" and {_number(data.max())}"
     tallest, top = float(heights.max()), None
@@ -485,7 +494,7 @@ def spectrum(
     if atom > 0:
         share = f"share of zeros {_number(zero.mean(), 2)}, theory {_number(atom, 2)}"
         text = share if _columns(ax) > 1 else share.replace(", ", ",\n")
-        ax.plot([0], [0], "^", color=MEASURED[0], ls="none", ms=11, clip_on=False, label=text)
+        ax.plot([0], [0], "^", color=color, ls="none", ms=11, clip_on=False, label=text)
         says += f"; {share}"
     for mark, what in marks:
         if mark is None:
@@ -693,7 +702,7 @@ def ordered(
     says = f"{data.size} {name} in decreasing order"
     first = [_number(v) for v in data[:2]]
     says += f": the first is {first[0]}" + (f", the second {first[1]}" if first[1:] else "")
-    says += f", the last {_number(data[-1])}" if data.size > 2 else ""
+    says += f", the last {_number(_snapped(data[-1], data[0]))}" if data.size > 2 else ""
     if theory is not None:
         ax.plot(rank[:1], theory[:1], "_", color=THEORY, ls="none", markersize=22, mew=2.2)
         ax.plot(rank[1:], theory[1:], color=THEORY, label="theory")
@@ -1079,7 +1088,7 @@ def chords(ax: Axes, pairs: ArrayLike, *, title: str | None = None, numbered: bo
     crossed = _crossed(ends)
     apart = np.asarray(~crossed.any(axis=1))
     angle = np.pi / 2 - 2 * np.pi * (np.arange(ends.size) + 0.5) / ends.size
-    x, y = np.cos(angle), np.sin(angle)
+    x, y = np.round(np.cos(angle), 9), np.round(np.sin(angle), 9)  # a zero is a zero
     round_ = np.linspace(0, 2 * np.pi, 121)
     ax.plot(np.cos(round_), np.sin(round_), color="#8c8c88", lw=1.2)
     for chord, is_apart in zip(ends, apart, strict=True):

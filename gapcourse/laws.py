@@ -112,7 +112,10 @@ class SingularValueLaw(ABC):
     def _moment(self, k: int) -> float: ...
 
     def _radius_ppf(self, t: Floats) -> Floats:
-        raise NotImplementedError(f"{type(self).__name__} says nothing about eigenvalues")
+        raise NotImplementedError(
+            f"{type(self).__name__} says nothing about eigenvalues; QuarterCircle, FussCatalan and "
+            "AttentionBulk do"
+        )
 
 
 @dataclass(frozen=True)
@@ -402,7 +405,8 @@ class FussCatalan(SingularValueLaw):
 
     References
     ----------
-    Alexeev, Götze and Tikhomirov (2010) for the limit. The density follows from
+    Alexeev, Götze and Tikhomirov (2010) for powers of one matrix, which have the same limit; for
+    products it follows from the S-transform, chapter 02 of this course. The density follows from
     :math:`x^2 = w^{n+1}/(w-1)`, which the generating function w of the moments solves, with
     :math:`w = e^{it}\sin((n+1)t)/\sin(nt)`.
 
@@ -505,10 +509,11 @@ class AttentionBulk(SingularValueLaw):
 
     That is the limit. For a small head `softmax` and `from_map` also give an interpolation, the law
     of all degrees (empirical, derived in this course): the part of degree k, of size
-    :math:`h_k = \sqrt{k!}\,|a_k|`, acts as a product with :math:`n_k = \binom{d_k+k-1}{k}`
-    features, :math:`r_k = T/n_k`, and adds
-    :math:`h_k^2 G/(1 - r_k h_k^2 G^2)` to x, likewise in V. It mends the small eigenvalues;
-    what it leaves out is of order :math:`1/d_k`, and not small at :math:`d_k = 20`.
+    :math:`h_k = \sqrt{k!}\,|a_k|` (over :math:`|a_0|` for softmax), acts as a product with
+    :math:`n_k = \binom{d_k+k-1}{k}` features, :math:`r_k = T/n_k`, and adds
+    :math:`h_k^2 G/(1 - r_k h_k^2 G^2)` to x, likewise in V. It comes closer to the small
+    eigenvalues; what it leaves out about halves when :math:`d_k` doubles at a fixed ratio (seen,
+    not derived), and is not small at :math:`d_k = 20`.
 
     Parameters
     ----------
@@ -623,7 +628,8 @@ class AttentionBulk(SingularValueLaw):
         outlier sits at :math:`|a_0|`.
 
         The coefficients come from adaptive quadrature, right to about 1e-10 also where f has kinks
-        or jumps. A part below 1e-8 of the whole counts as none.
+        or jumps; a feature narrower than 0.1 ``logit_std`` may be missed. A part below 1e-8 of the
+        whole counts as none.
 
         Parameters
         ----------

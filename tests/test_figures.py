@@ -453,6 +453,23 @@ def test_sweep_keeps_every_series_in_view(ax):
     assert [t for t in ax.get_xticks() if 50 <= t <= 400] == list(SIZES)
 
 
+def test_a_zero_that_rounding_has_moved_is_a_zero(ax):
+    figures.ordered(ax, [1.0, 0.5, 3e-17])
+    assert "the last 0" in figures.alt_text(ax.figure)
+    ax.cla()
+    figures.chords(ax, [(0, 3), (1, 4), (2, 5)])
+    drawn = np.concatenate([line.get_ydata() for line in ax.lines[1:]])  # without the circle
+    assert not np.any((drawn != 0) & (np.abs(drawn) < 1e-12))
+
+
+def test_a_second_law_and_a_second_histogram_have_names_and_colours_of_their_own(ax):
+    figures.spectrum(ax, [0.5, 1.0], QuarterCircle(1.0), other=FussCatalan(2))
+    figures.spectrum(ax, [0.5, 1.5], label="again")
+    assert "Fuss-Catalan law ends at 2.60" in figures.alt_text(ax.figure)
+    bars = [p.get_facecolor() for p in ax.patches]
+    assert len(bars) == len(set(bars)) == 2
+
+
 def test_panels_are_told_apart():
     fig, axes = figures.panels(3)
     assert len(axes) == len(fig.axes) == 3
@@ -621,6 +638,7 @@ BAD = [
         "prediction .*above 0, got -1; log axes",
     ),
     (lambda ax: spectrum(ax, [1.0], other=3), TypeError, f"other {LAW}, got 3; pass an ob"),
+    (lambda ax: spectrum(ax, [1.0], QC, other=QC), ValueError, "other_label must differ .*pass"),
     (lambda ax: spectrum(ax, [1.0], QC, other="x"), TypeError, f"other {LAW}, got 'x'; pass"),
     (lambda ax: distribution(ax, [], QC), ValueError, f"values {EMPTY}"),
     (lambda ax: distribution(ax, [NAN], QC), ValueError, "values .*NaN, got .*; remove"),
@@ -750,7 +768,7 @@ def test_summary_sees_a_change_of_every_plot():
     values, M, k = QC.ppf(rng.random(50)), rng.standard_normal((6, 8)), np.arange(1, 5)
     pairs = [(0, 1), (2, 3)]
     first = [
-        summed(spectrum, values, QC, other=QC),
+        summed(spectrum, values, QC, other=QC, other_label="a"),
         summed(spectrum, np.zeros(3), MarchenkoPastur(2.0)),
         summed(distribution, values, QC),
         summed(curve, k, rng.random((4, 5))),
@@ -762,7 +780,7 @@ def test_summary_sees_a_change_of_every_plot():
         summed(chords, pairs),
     ]
     second = [
-        summed(spectrum, values, QC, other=QuarterCircle(1.01)),
+        summed(spectrum, values, QC, other=QuarterCircle(1.01), other_label="a"),
         summed(spectrum, np.zeros(3), MarchenkoPastur(2.1)),
         summed(distribution, values * 1.01, QC),
         summed(curve, k, rng.random((4, 5))),

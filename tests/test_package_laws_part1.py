@@ -600,6 +600,13 @@ def test_attention_bulk_scales_and_shows_itself():
         (lambda: AttentionBulk.softmax(1, 1, degrees=21), ValueError, "degrees .*got 21; pass few"),
         (lambda: AttentionBulk.softmax(1, 1, head_dim=1.5), TypeError, "head_dim .*got 1.5"),
         (lambda: AttentionBulk.from_map(3, 1, 1), TypeError, "f must be a function .*got 3"),
+        (lambda: AttentionBulk.from_map(lambda z: "a", 1, 1), ValueError, "f must be finite.*nan"),
+        (lambda: AttentionBulk.from_map(lambda z: None, 1, 1), TypeError, "f must take one number"),
+        (
+            lambda: AttentionBulk.from_map(math.log, 1, 1),
+            ValueError,
+            "f must be finite, got nan at",
+        ),
         (lambda: AttentionBulk.from_map(relu, -1, 1), ValueError, "logit_std .*got -1"),
         (lambda: AttentionBulk.from_map(lambda z: 2.0, 1, 1), ValueError, "f .*constant, got 2"),
         (lambda: AttentionBulk.from_map(lambda z: 0, 1, 1), ValueError, "f .*constant, got 0"),
