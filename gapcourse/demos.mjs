@@ -91,17 +91,18 @@ export function noiseMatrix(rows, columns, entries, factors, seed) {
   return matrix;
 }
 
-/** Maps of a logit z, and of its standard deviation s their mean a0 and the parts c1 and c2. */
+/** Maps of a logit z, and for its standard deviation s: a0, a2 (of degree 0, 2), the parts c1, c2. */
 const MAPS = {
   softmax: { // the row's sum is divided out below; so a0 = 1
     f: Math.exp,
-    parts: (s) => ({ a0: 1, c1: s, c2: Math.sqrt(Math.expm1(s * s) - s * s) }),
+    parts: (s) => ({ a0: 1, a2: s * s / 2, c1: s, c2: Math.sqrt(Math.expm1(s * s) - s * s) }),
   },
-  linear: { f: (z) => z, parts: (s) => ({ a0: 0, c1: s, c2: 0 }) },
+  linear: { f: (z) => z, parts: (s) => ({ a0: 0, a2: 0, c1: s, c2: 0 }) },
   relu: {
     f: (z) => Math.max(z, 0),
     parts: (s) => ({
-      a0: s / Math.sqrt(2 * Math.PI), c1: s / 2, c2: s * Math.sqrt(1 / 4 - 1 / (2 * Math.PI)),
+      a0: s / Math.sqrt(2 * Math.PI), a2: s / Math.sqrt(8 * Math.PI),
+      c1: s / 2, c2: s * Math.sqrt(1 / 4 - 1 / (2 * Math.PI)),
     }),
   },
   sigmoid: {
@@ -109,7 +110,7 @@ const MAPS = {
     parts(s) {
       const a1 = gaussianMean((z) => z * MAPS.sigmoid.f(s * z));
       const rest = gaussianMean((z) => (MAPS.sigmoid.f(s * z) - 1 / 2 - a1 * z) ** 2);
-      return { a0: 1 / 2, c1: a1, c2: Math.sqrt(rest) };
+      return { a0: 1 / 2, a2: 0, c1: a1, c2: Math.sqrt(rest) }; // odd, but for a0
     },
   },
 };
@@ -122,7 +123,7 @@ function gaussianMean(g) {
   return sum * step / Math.sqrt(2 * Math.PI);
 }
 
-/** Parts of the map of attention: mean a0, linear part c1, the rest c2. */
+/** Parts of the map of attention: mean a0, a2 of degree 2, linear part c1, the rest c2. */
 export const parts = (kind, logitStd) => MAPS[kind].parts(logitStd);
 
 /** A T x T attention matrix of Gaussian queries and keys: f(logits), over T or the row's sum. */
@@ -383,6 +384,17 @@ export function fussCatalan(n) {
   return { low: 0, edge: Math.sqrt((n + 1) ** (n + 1) / n ** n), atom: 0, curve: curve.reverse() };
 }
 
+/** The value with half of the law below it; its curve is integrated from the edge down. */
+export function median({ atom, curve }) {
+  for (let i = curve.length - 1, above = 0; i > 0 && atom < 1 / 2; i--) {
+    const [[low, under], [high, over]] = [curve[i - 1], curve[i]];
+    const share = (high - low) * (under + over) / 2;
+    if (above + share >= 1 / 2) return high - (high - low) * (1 / 2 - above) / share;
+    above += share;
+  }
+  return 0;
+}
+
 /**
  * Bulk law of attention, linear part c1 and noise c2, ratio c = T/d_k: its Cauchy transform G solves
  *     x = 1/G + c2^2 G + c1^2 G / (1 - r G^2),   r = c c1^2.
@@ -418,7 +430,21 @@ export function attentionBulk(c1, c2, ratio) {
     }
     if (i + 2 < ends.length) curve.unshift([curve[0][0], NaN]);
   }
-  return { edge: curve.at(-1)[0], atom: c2 === 0 ? Math.max(0, 1 - 1 / ratio) : 0, curve };
+  const open = curve.findIndex((p) => Number.isNaN(p[1]));
+  const gap = open > 0 ? [curve[open - 1][0], curve[open + 1][0]] : c2 === 0 && ratio > 1 ? [0, curve[0][0]] : null;
+  return { edge: curve.at(-1)[0], gap, atom: c2 === 0 ? Math.max(0, 1 - 1 / ratio) : 0, curve };
+}
+
+/**
+ * Where a part of rank one and size theta has its singular value in the bulk law of attention:
+ * at x(1/theta), if x falls there (Benaych-Georges and Nadakuditi, 2012); null if it is absorbed.
+ */
+export function spike(c1, c2, ratio, theta) {
+  const [a, n, r, g] = [c1 * c1, c2 * c2, ratio * c1 * c1, 1 / theta];
+  const rest = 1 - r * g * g;
+  const slope = -1 / (g * g) + n + a * (1 + r * g * g) / (rest * rest);
+  const x = 1 / g + n * g + a * g / rest;
+  return theta > 0 && slope < 0 && x > 0 ? x : null;
 }
 
 /** Where a condition changes between low and high, by bisection; on the side where it holds. */
@@ -436,22 +462,43 @@ function crossing(condition, low, high) {
 export const walkPrediction = (tokens, sigma, k) =>
   sigma ** k * tokens ** ((1 - k) / 2) / Math.sqrt(2 * Math.PI);
 
+/**
+ * The same for a lazy walk and large T, exponential entries: no click in k steps has probability
+ * `none`, a single one `one`, and more clicks leave next to nothing (derived in chapter 01).
+ */
+export function lazyPrediction(laziness, k) {
+  const none = laziness ** k;
+  const one = k * laziness ** (k - 1) * (1 - laziness);
+  return none + one * Math.exp(-1 - none / one);
+}
+
+/** The first k from 2 on where a prediction of the distance is at most 0.01. */
+function firstNear(predicted) {
+  let k = 2;
+  while (predicted(k) > 0.01) k++;
+  return k;
+}
+
 // ---------------------------------------------------------------- 5. drawing
 const LIGHT = { bulk: "#0072b2", law: "#111111", spike: "#c04a00" }; // on a light ground
 const DARK = { bulk: "#56b4e9", law: "#f2f2f2", spike: "#ff9d4d" }; // on a dark ground
 const digits = (x, n = 3) => x.toFixed(n).replace("-", "−");
-const small = (x) => (x > 0 && x < 0.001 ? x.toExponential(1).replace("-", "−") : digits(x, 4));
 const percent = (share) => `${digits(100 * share, 1)} %`;
 const powerOfTen = (k) => `10${String(k).replace("-", "⁻").replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d])}`;
+const small = (x) => {
+  if (!(x > 0 && x < 0.001)) return digits(x, 4);
+  const [factor, power] = x.toExponential(1).split("e");
+  return `${factor} × ${powerOfTen(power)}`;
+};
 
 /** Context of a canvas sized for the screen's pixels, with the data-to-pixel maps of a plot. */
-function plot(canvas, [x0, x1], [y0, y1], ink, left = 40) {
+function plot(canvas, [x0, x1], [y0, y1], ink, { left = 40, top = 14 } = {}) {
   const { width, height } = canvas.getBoundingClientRect();
   const ratio = globalThis.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   const pen = canvas.getContext("2d");
-  const box = { left, right: width - 12, top: 14, bottom: height - 40 };
+  const box = { left, right: width - 12, top, bottom: height - 40 };
   pen.scale(ratio, ratio);
   pen.font = `13px ${getComputedStyle(canvas).fontFamily}`;
   pen.strokeStyle = pen.fillStyle = ink;
@@ -526,9 +573,10 @@ function curve({ pen, x, y }, points) {
 
 /**
  * Histogram of `values` (largest first), each of weight 1/total, with the curve of a law; also, if
- * given, another law dashed, an outlier beyond a break of the axis, and the share of zeros.
+ * given, another law dashed, an outlier beyond a break of the axis, the share of zeros, and a
+ * stroke under the axis for each value (rug).
  */
-function drawHistogram(canvas, { values, total, law, other, outlier, zeros = 0, xLabel }, colours) {
+function drawHistogram(canvas, { values, total, law, other, outlier, zeros = 0, rug, xLabel }, colours) {
   const right = Math.max(values[0] ?? 0, law.edge, other?.edge ?? 0) * 1.05;
   const bins = Math.round(Math.min(30, Math.max(8, 1.6 * Math.sqrt(total))) * right / law.edge);
   const width = right / Math.min(bins, 60);
@@ -537,15 +585,19 @@ function drawHistogram(canvas, { values, total, law, other, outlier, zeros = 0, 
   const highest = Math.max(...heights);
   const peak = Math.max(...[law, other].flatMap((l) => l?.curve ?? []).map((p) => p[1] || 0));
   const tall = Math.max(Math.min(peak, 1.5 * highest || 1), highest) * (zeros ? 1.3 : 1.12);
-  const frame = plot(canvas, [0, right * (outlier ? 1.34 : 1)], [0, tall], colours.ink);
+  const frame = plot(canvas, [0, right * (outlier ? 1.34 : 1)], [0, tall], colours.ink, { top: 28 });
   const { pen, box, x, y } = frame;
   axes(frame, ticks(right, 4), ticks(tall, 4), xLabel);
-  text(pen, "density", box.left + 6, box.top + 6, "left");
+  text(pen, "density", 2, 12, "left");
 
   pen.fillStyle = colours.bulk;
   pen.globalAlpha = 0.6;
-  heights.forEach((h, i) => pen.fillRect(x(i * width) + 0.5, y(h), x(width) - x(0) - 1, y(0) - y(h)));
+  heights.forEach((h, i) => {
+    const up = h > 0 ? Math.max(2, y(0) - y(h)) : 0; // a single value can be seen
+    pen.fillRect(x(i * width) + 0.5, y(0) - up, x(width) - x(0) - 1, up);
+  });
   pen.globalAlpha = 1;
+  if (rug) for (const s of values) pen.fillRect(x(s) - 0.5, box.bottom + 1, 1, 5);
   clipped(frame, () => {
     pen.lineWidth = 2.5;
     pen.strokeStyle = colours.law;
@@ -617,16 +669,32 @@ function drawRanks(canvas, { tokens, sigma, all }, colours) {
 const FLOOR = -12; // powers of ten that the distances are drawn down to
 const STEPS = 15;
 
+/** Ticks of a log scale from 10^low to 1, as powers of ten: [power, words]. */
+function logTicks(low) {
+  if (low < -2) {
+    const step = Math.ceil(-low / 4);
+    return grid(Math.floor(-low / step), (t) => -Math.round(t * Math.floor(-low / step)) * step)
+      .map((k) => [k, k ? powerOfTen(k) : "1"]);
+  }
+  const marks = low < -1 ? [1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01] : [1, 0.7, 0.5, 0.3, 0.2, 0.1];
+  return marks.map((t) => [Math.log10(t), String(t)]).filter(([k]) => k >= low);
+}
+
 /** Distances to the stationary law on a log scale, with the prediction (a slope only, if lazy). */
 function drawDistances(canvas, { tokens, laziness, distances, decay, prediction }, colours) {
-  const frame = plot(canvas, [-0.3, STEPS + 0.3], [FLOOR, 0.4], colours.ink, 46);
+  const least = Math.log10(Math.min(...distances.map((walk) => walk[STEPS])));
+  const low = laziness > 0 ? Math.max(FLOOR, least - 0.1 - 0.03 * Math.abs(least)) : FLOOR;
+  const frame = plot(canvas, [-0.3, STEPS + 0.3], [low, -low / 30], colours.ink, { left: 46 });
   const { pen, box, x, y } = frame;
-  axes(frame, [0, 3, 6, 9, 12, 15], [0, -3, -6, -9, -12], "steps k", powerOfTen);
+  const marks = new Map(logTicks(low));
+  axes(frame, [0, 3, 6, 9, 12, 15], [...marks.keys()], "steps k", (k) => marks.get(k));
   line(pen, [[box.left, box.bottom], [box.right, box.bottom]]);
-  pen.setLineDash([2, 4]);
-  line(pen, [[box.left, y(-2)], [box.right, y(-2)]]);
-  pen.setLineDash([]);
-  text(pen, "0.01", box.right, y(-2) - 5, "right");
+  if (low < -2) {
+    pen.setLineDash([2, 4]);
+    line(pen, [[box.left, y(-2)], [box.right, y(-2)]]);
+    pen.setLineDash([]);
+    text(pen, "0.01", box.right, y(-2) - 5, "right");
+  }
 
   const at = (k, distance) => [x(k), y(Math.log10(Math.max(distance, 1e-300)))];
   clipped(frame, () => {
@@ -644,11 +712,13 @@ function drawDistances(canvas, { tokens, laziness, distances, decay, prediction 
     });
   });
 
-  const ends = distances.map((walk) => walk[STEPS].toExponential(1)).join(", ");
+  const ends = distances.map((walk) => small(walk[STEPS])).join(", ");
   canvas.setAttribute("aria-label",
     `Distance to the stationary law against the number of steps, on a logarithmic scale, for walks on ${tokens} ` +
-    `states from ${distances.length} starts: after ${STEPS} steps ${ends}. Each step multiplies the distance by ` +
-    `${digits(decay.measured)}; theory, ${digits(decay.theory)}, is the ${laziness > 0 ? "slope of the dashed line" : "line"}.`);
+    `states from ${distances.length} starts: after ${STEPS} steps ${ends}. ` +
+    `After 6 steps the mean of ${decay.starts} starts is ${small(decay.six)}. ` +
+    `Near the end each step multiplies the distance by ${digits(decay.measured)}; in the long run, in theory, by ` +
+    `${digits(decay.theory)}, the slope of the ${laziness > 0 ? "dashed line" : "line"}.`);
 }
 
 /** Marks of the walks: disc, square, triangle. */
@@ -661,7 +731,8 @@ const MARKS = [
 // ---------------------------------------------------------------- 6. the scenes
 // A scene has `limits(settings, controls)`, bounds that some settings put on others;
 // `measure(settings)`, the numbers; `table(numbers)`, rows of [label, {name: text, ...}];
-// `spoken(numbers)`; and panels, each with a title and `draw(canvas, numbers, colours)`.
+// `spoken(numbers)`; and panels, each with a title, `draw(canvas, numbers, colours)` and perhaps
+// `legend(numbers)`, a list of [name of a key, words].
 
 const within = ({ entries }, controls) => ({ sigma: controls.entries.options.find((o) => o.name === entries) });
 const scaled = (values, size) => values.map((s) => s * Math.sqrt(size));
@@ -711,40 +782,63 @@ const walk = {
     const matrix = randomMarkov(tokens, sigma, entries, seed);
     const pi = stationaryLaw(matrix, tokens);
     const distances = [0, 1, 2].map((start) => walkDistances(matrix, pi, start, laziness, STEPS, 0.01, 500));
+    const starts = Math.min(30, tokens); // so many that their mean tells 0.017 from 0.015
+    const six = grid(starts - 1, (t) => walkDistances(matrix, pi, Math.round(t * (starts - 1)), laziness, 6, 1, 6)[6]);
     const theory = laziness + (1 - laziness) * sigma / Math.sqrt(tokens); // |lambda_2|
     const mean = (k) => distances.reduce((sum, d) => sum + Math.log(Math.max(d[k], 1e-300)), 0) / distances.length;
-    const decay = { measured: Math.exp((mean(STEPS) - mean(STEPS - 2)) / 2), theory };
+    const decay = {
+      measured: Math.exp((mean(STEPS) - mean(STEPS - 2)) / 2),
+      theory,
+      starts,
+      six: six.reduce((sum, d) => sum + d) / starts,
+      expected: laziness > 0 ? null : walkPrediction(tokens, sigma, 6),
+    };
     const reached = Math.max(...distances.map((d) => (d.at(-1) > 0.01 ? Infinity : d.findIndex((x) => x <= 0.01))));
     const predicted = (k) => (laziness > 0
       ? Math.exp(mean(STEPS)) * theory ** (k - STEPS) // only the slope is theory
       : walkPrediction(tokens, sigma, k));
     const prediction = Array.from({ length: STEPS - 1 }, (_, i) => [i + 2, predicted(i + 2)]);
-    let expected = 2;
-    if (laziness > 0) expected = Math.ceil(Math.log(0.01) / Math.log(theory));
-    else while (predicted(expected) > 0.01) expected++;
+    let expected = null; // the entries' law matters for a lazy walk
+    if (laziness === 0) expected = firstNear(predicted);
+    else if (entries === "exponential") expected = firstNear((k) => lazyPrediction(laziness, k));
     return { tokens, sigma, laziness, pi, distances, decay, reached, expected, prediction };
   },
   table({ laziness, decay, reached, expected }) {
+    const how = laziness > 0 && expected ? " (theory: large T, at most one click)" : "";
     return [
-      ["factor per step, |λ₂|", { decay: digits(decay.measured, 4), lambda: digits(decay.theory, 4) }],
-      ["steps to 0.01", {
-        steps: reached < Infinity ? String(reached) : "over 500",
-        psteps: `${laziness > 0 ? "about " : ""}${expected}`,
+      ["mean distance after 6 steps", {
+        six: small(decay.six), psix: decay.expected === null ? "–" : small(decay.expected),
+      }],
+      [`factor per step at ${STEPS} (long run: |&#8288;λ₂|)`, {
+        decay: digits(decay.measured, 4), lambda: digits(decay.theory, 4),
+      }],
+      [`steps to 0.01${how}`, {
+        steps: reached < Infinity ? String(reached) : "over 500", psteps: String(expected ?? "–"),
       }],
     ];
   },
-  spoken: ({ tokens, sigma, laziness, decay, reached }) =>
-    `T ${tokens}, sigma ${digits(sigma, 2)}, laziness ${digits(laziness, 2)}: each step multiplies the distance by ` +
-    `${digits(decay.measured)}, theory ${digits(decay.theory)}; ` +
-    `distance 0.01 is reached after ${reached < Infinity ? reached : "more than 500"} steps.`,
+  spoken: ({ tokens, sigma, laziness, decay, reached, expected }) =>
+    `T ${tokens}, sigma ${digits(sigma, 2)}, laziness ${digits(laziness, 2)}: the distance after 6 steps, the mean of ` +
+    `${decay.starts} starts, is ${small(decay.six)}${decay.expected === null ? "" : `, theory ${small(decay.expected)}`}; at step ${STEPS} each ` +
+    `step multiplies it by ${digits(decay.measured)}, in the long run, in theory, by ${digits(decay.theory)}; ` +
+    `distance 0.01 is reached after ${reached < Infinity ? reached : "more than 500"} steps` +
+    `${expected === null ? "" : `, theory ${expected}`}.`,
   panels: {
     walk: {
-      title: "Distance to the stationary law after k steps from three starts (marks), and theory " +
-        "(line; dashed: only its slope)",
+      title: "Distance to the stationary law after k steps",
+      legend: ({ laziness }) => [
+        ["starts", "three starts"],
+        laziness > 0 ? ["dashed", "long-run slope, |λ₂|"] : ["line", "theory"],
+      ],
       draw: drawDistances,
     },
   },
 };
+
+const noiseLaw = (factors) => (factors > 1 ? `Fuss-Catalan law of order ${factors}` : "Marchenko-Pastur law");
+
+/** The entry of a legend for the values beyond the edge of a law, where there are any. */
+const beyondEdge = (values, law) => (values[0] > law.edge ? [["disc", "beyond the law's edge"]] : []);
 
 const noise = {
   limits: ({ columns, factors }) => (factors > 1 ? {
@@ -755,32 +849,45 @@ const noise = {
     const all = rectangularValues(noiseMatrix(rows, columns, entries, factors, seed), rows, columns);
     const values = all.filter((s) => s > 1e-12 * all[0]);
     const law = factors > 1 ? fussCatalan(factors) : marchenkoPastur(rows / columns);
-    return { rows, columns, factors, values, law, zeros: 1 - values.length / rows };
+    const at = (rank) => values[rank] ?? 0; // from 0, the largest; after the values above 0 come zeros
+    const middle = (at(Math.ceil(rows / 2) - 1) + at(Math.floor(rows / 2))) / 2;
+    return { rows, columns, factors, values, law, zeros: 1 - values.length / rows, middle, half: median(law) };
   },
-  table({ values, law, zeros }) {
+  table({ values, law, zeros, middle, half }) {
     return [
       ["largest value", { top: digits(values[0] ?? 0, 4), edge: digits(law.edge, 4) }],
+      ["median", { middle: digits(middle), half: digits(half) }],
       ["smallest above 0", { bottom: small(values.at(-1) ?? 0), low: small(law.low) }],
       ["share of zeros", { zeros: percent(zeros), atom: percent(law.atom) }],
     ];
   },
-  spoken: ({ rows, columns, factors, values, law, zeros }) =>
+  spoken: ({ rows, columns, factors, values, law, zeros, middle, half }) =>
     `${rows} rows, ${columns} columns, ${factors} ${factors > 1 ? "factors" : "factor"}: the largest value is ` +
-    `${digits(values[0] ?? 0)}, theory ${digits(law.edge)}; the share of zeros is ${percent(zeros)}.`,
+    `${digits(values[0] ?? 0)}, theory ${digits(law.edge)}; the median is ${digits(middle)}, ` +
+    `theory ${digits(half)}; the share of zeros is ${percent(zeros)}.`,
   panels: {
     noise: {
-      title: "Singular values of the noise, one for each row, and the limiting law (line)",
-      draw(canvas, { rows, factors, values, law, zeros }, colours) {
+      title: "Singular values of the noise, one for each row",
+      legend: ({ factors, values, law }) => [["line", noiseLaw(factors)], ...beyondEdge(values, law)],
+      draw(canvas, { rows, factors, values, law, zeros, middle, half }, colours) {
         drawHistogram(canvas, { values, total: rows, law, zeros, xLabel: "singular value" }, colours);
-        const name = factors > 1 ? `Fuss-Catalan law of order ${factors}` : "Marchenko-Pastur law";
+        const beyond = values.filter((s) => s > law.edge).length;
         canvas.setAttribute("aria-label",
           `Histogram of ${values.length} singular values above 0, of ${rows}: from ${small(values.at(-1) ?? 0)} to ` +
-          `${digits(values[0] ?? 0, 3)}; the ${name} goes from ${digits(law.low, 3)} to ${digits(law.edge, 3)}. ` +
-          `The share of zeros is ${percent(zeros)}, in theory ${percent(law.atom)}.`);
+          `${digits(values[0] ?? 0, 3)}; the ${noiseLaw(factors)} goes from ${digits(law.low, 3)} to ` +
+          `${digits(law.edge, 3)}, and ${beyond} ${beyond === 1 ? "value lies" : "values lie"} beyond it. The median is ` +
+          `${digits(middle)}, in theory ${digits(half)}. The share of zeros is ${percent(zeros)}, in theory ${percent(law.atom)}.`);
       },
     },
   },
 };
+
+/** Where theory puts the largest value below the outer band: a stray in the gap, or the inner band's top. */
+const strayOr = ([top, bottom], stray) => (stray > top && stray < bottom ? stray : top);
+
+const innerWords = (inner) => (inner && inner.home !== null
+  ? ` The largest value below the outer band is ${digits(inner.below)}, in theory ${digits(inner.home)}.`
+  : "");
 
 const attention = {
   limits: () => ({}),
@@ -789,45 +896,57 @@ const attention = {
     const matrix = attentionMatrix(tokens, head_dim, logit_std, kind, seed);
     const all = scaled(singularValues(centre(matrix, tokens, centred), tokens), tokens);
     const values = all.filter((s) => s > 1e-12 * all[0]);
-    const { c1, c2 } = parts(kind, logit_std);
+    const { a2, c1, c2 } = parts(kind, logit_std);
     const variance = c1 * c1 + c2 * c2;
-    const law = attentionBulk(c1, c2, tokens / head_dim);
+    const ratio = tokens / head_dim;
+    const law = attentionBulk(c1, c2, ratio);
+    const inner = head_dim < tokens && { // the largest value below the outer band, which holds d_k
+      below: all[head_dim],
+      home: law.gap && strayOr(law.gap, centred ? null : spike(c1, c2, ratio, Math.abs(a2) * Math.sqrt(2 * ratio))),
+    };
     const first = kind === "softmax" && {
       s1: largestValue(matrix, tokens),
       p1: Math.sqrt(1 + variance / tokens + logit_std ** 4 / (2 * head_dim)),
       q1: Math.sqrt(1 + variance / tokens),
     };
     const zeros = law.atom > 0 ? 1 - values.length / tokens : 0;
-    return { tokens, head_dim, kind, values, law, other: quarterCircle(Math.sqrt(variance)), zeros, first };
+    return { tokens, head_dim, kind, values, law, other: quarterCircle(Math.sqrt(variance)), zeros, inner, first };
   },
-  table({ values: [t1, t2], law, other, first }) {
+  table({ values: [t1, t2], law, other, inner, first }) {
     const [edge, circle] = [digits(law.edge, 4), digits(other.edge, 4)];
     const rows = [
       ["√T&nbsp;s₁(A<sub>⊥</sub>)", { t1: digits(t1, 4), edge, circle }],
       ["√T&nbsp;s₂(A<sub>⊥</sub>)", { t2: digits(t2, 4), edge2: edge, circle2: circle }],
     ];
+    if (inner) {
+      const home = inner.home === null ? "–" : digits(inner.home, 4);
+      rows.push([law.gap ? "largest below the outer band" : "value of rank d<sub>k</sub> + 1", { below: digits(inner.below, 4), home, none: "–" }]);
+    }
     if (first) {
       const { s1, p1, q1 } = first;
       rows.push(["s₁(A)", { s1: digits(s1, 4), p1: digits(p1, 4), q1: digits(q1, 4) }]);
     }
     return rows;
   },
-  spoken: ({ tokens, head_dim, kind, values, law, other }) =>
+  spoken: ({ tokens, head_dim, kind, values, law, other, inner }) =>
     `${kind}, T ${tokens}, head dimension ${head_dim}: the largest value is ${digits(values[0])}, ` +
-    `the edge of the bulk law ${digits(law.edge)}, that of the quarter circle ${digits(other.edge)}.`,
+    `the edge of the bulk law ${digits(law.edge)}, that of the quarter circle ${digits(other.edge)}.` + innerWords(inner),
   panels: {
     attention: {
-      title: "Singular values of √T A<sub>⊥</sub>, their bulk law (line), and the quarter circle of the same variance (dashed)",
-      draw(canvas, { tokens, values, law, other, zeros }, colours) {
-        drawHistogram(canvas, { values, total: tokens, law, other, zeros, xLabel: "√T × singular value" }, colours);
+      title: "Singular values of √T A<sub>⊥</sub>",
+      legend: ({ values, law }) => [
+        ["line", "bulk law"], ["dashed", "quarter circle of the same variance"], ["stroke", "each single value"],
+        ...beyondEdge(values, law),
+      ],
+      draw(canvas, { tokens, values, law, other, zeros, inner }, colours) {
+        drawHistogram(canvas, { values, total: tokens, law, other, zeros, rug: true, xLabel: "√T × singular value" }, colours);
         const beyond = values.filter((s) => s > law.edge).length;
-        const gap = law.curve.findIndex((p) => Number.isNaN(p[1]));
         canvas.setAttribute("aria-label",
           `Histogram of the ${tokens} singular values of the mean-removed attention matrix times the root of T: the ` +
           `largest is ${digits(values[0], 2)}; the bulk law ends at ${digits(law.edge, 2)}` +
-          (gap > 0 ? ` and has a gap from ${digits(law.curve[gap - 1][0], 2)} to ${digits(law.curve[gap + 1][0], 2)}` : "") +
+          (law.gap ? ` and has a gap from ${law.gap.map((x) => digits(x, 2)).join(" to ")}` : "") +
           `, the quarter circle at ${digits(other.edge, 2)}; ${beyond} ${beyond === 1 ? "value lies" : "values lie"} ` +
-          `beyond the bulk law.` + (zeros ? ` The share of zeros is ${percent(zeros)}.` : ""));
+          `beyond the bulk law.` + innerWords(inner) + (zeros ? ` The share of zeros is ${percent(zeros)}.` : ""));
       },
     },
   },
@@ -853,6 +972,8 @@ const STYLE = `
 .gap-demo .gap-panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr)); gap: .8rem 1.4rem; }
 .gap-demo .gap-panels > div { min-width: 0; }
 .gap-demo .gap-title { font-size: .95em; margin: 0; }
+.gap-demo .gap-legend { display: flex; flex-wrap: wrap; gap: 0 1.1rem; font-size: .85em; margin: .1rem 0 .2rem; } .gap-demo .gap-legend:empty { display: none; }
+.gap-demo .gap-legend svg { display: inline-block; height: 12px; vertical-align: -1px; margin: 0 .4em 0 0; fill: none; stroke: currentColor; }
 .gap-demo canvas { display: block; width: 100%; height: 15rem; }
 .gap-demo table { border-collapse: collapse; margin: .6rem 0 0; font-size: .95em; font-variant-numeric: tabular-nums; width: auto; color: inherit; background: none; border: 0; }
 .gap-demo th, .gap-demo td { text-align: right; padding: .15rem .9rem .15rem 0; border: 0; background: none; color: inherit; font-weight: 400; }
@@ -879,6 +1000,21 @@ function control(id, { name, label, low, high, step, options }) {
   return `<div class="gap-box"><input type="checkbox" ${named}><label for="${id}-${name}">${words}</label></div>`;
 }
 
+/** Pictures of the marks in a plot, for its legend: width and strokes. */
+const LEGEND = {
+  line: [22, `<path d="M0 6h22" stroke-width="2.5"/>`],
+  dashed: [22, `<path d="M0 6h6m4 0h6m4 0h2" stroke-width="2"/>`],
+  stroke: [4, `<path d="M2 2v8" style="stroke: var(--gap-bulk)" stroke-width="2"/>`],
+  disc: [10, `<circle cx="5" cy="6" r="3.5" style="fill: var(--gap-spike); stroke: none"/>`],
+  starts: [44, `<g style="stroke: var(--gap-bulk)"><circle cx="5" cy="6" r="3.5" style="fill: var(--gap-bulk)"/>` +
+    `<path d="M18 2.5h7v7h-7zM33.5 9.5h9l-4.5-8z"/></g>`],
+};
+
+const legend = (entries) => entries.map(([key, words]) => {
+  const [width, marks] = LEGEND[key];
+  return `<span><svg width="${width}" height="12" viewBox="0 0 ${width} 12" aria-hidden="true">${marks}</svg>${words}</span>`;
+}).join("");
+
 const escaped = (words) => words.replace(/[&<"]/g, (c) => `&#${c.charCodeAt(0)};`);
 const unit = (step) => (step < 1 ? step : 1); // a slider of fractions counts its steps
 
@@ -891,7 +1027,7 @@ function template(id, { columns, panels }, controls) {
   <p class="gap-note" id="${id}-note" role="status"></p>
   <div class="gap-panels">
     ${Object.entries(panels).map(([name, { title }]) =>
-      `<div data-panel="${name}"><p class="gap-title">${title}</p><canvas role="img"></canvas></div>`).join("\n    ")}
+      `<div data-panel="${name}"><p class="gap-title">${title}</p><p class="gap-legend"></p><canvas role="img"></canvas></div>`).join("\n    ")}
   </div>
   <table><thead><tr><th scope="col"></th>${columns.map((c) => `<th scope="col">${c}</th>`).join("")}</tr></thead>
     <tbody></tbody></table>
@@ -917,18 +1053,21 @@ function render({ model, el }) {
     if (place.textContent !== words) place.textContent = words;
   };
 
-  let state = {}; // what the model holds
-  let wished = {}; // what the reader asked for, kept while another setting forbids it
+  let state = {}; // what is drawn
+  let wished = {}; // what the reader or the kernel asked for, kept while another setting forbids it
   let setting = false; // our own change, not the kernel's
   let numbers = null;
   let frame = 0;
 
   const current = () => Object.fromEntries(names.map((name) => [name, model.get(name)]));
 
-  /** Take the model's values, show them on the controls, and ask for a new picture. */
+  /** Show what is wished on the controls, held at the nearest values allowed; ask for a new picture. */
   function read() {
-    state = current();
-    const limits = scene.limits(state, controls);
+    const limits = scene.limits(wished, controls);
+    state = { ...wished };
+    for (const [name, { low, high }] of Object.entries(limits)) {
+      state[name] = Math.min(high, Math.max(low, wished[name]));
+    }
     for (const { name, step, options } of list) {
       const value = state[name];
       if (step) {
@@ -952,17 +1091,13 @@ function render({ model, el }) {
     schedule();
   }
 
-  /** Set traits; what another setting forbids is held at the nearest value allowed. */
+  /** Set traits to what the reader wishes and may have. */
   function set(changes) {
     Object.assign(wished, changes);
-    const values = { ...wished };
-    for (const [name, { low, high }] of Object.entries(scene.limits(wished, controls))) {
-      values[name] = Math.min(high, Math.max(low, wished[name]));
-    }
-    setting = true;
-    for (const name of names) if (values[name] !== state[name]) model.set(name, values[name]);
-    setting = false;
     read();
+    setting = true;
+    for (const name of names) if (state[name] !== model.get(name)) model.set(name, state[name]);
+    setting = false;
   }
 
   function draw() {
@@ -982,6 +1117,9 @@ function render({ model, el }) {
     const cells = (row) => Object.entries(row).map(([name, words]) => `<td data-out="${name}">${words}</td>`);
     root.querySelector("tbody").innerHTML = scene.table(numbers)
       .map(([label, row]) => `<tr><th scope="row">${label}</th>${cells(row).join("")}</tr>`).join("");
+    for (const panel of root.querySelectorAll("[data-panel]")) {
+      panel.querySelector(".gap-legend").innerHTML = legend(scene.panels[panel.dataset.panel].legend?.(numbers) ?? []);
+    }
     write(root.querySelector("[data-out=spoken]"), scene.spoken(numbers));
   }
 

@@ -107,22 +107,32 @@ CONTROLS: dict[str, dict[str, Control]] = {
 :meta hide-value:
 """
 _SEED = 2**31 - 1
-_SETTINGS = {name for controls in CONTROLS.values() for name in controls}
+_SETTINGS = {
+    scene: [*controls, "seed", *(["view"] if scene == "spectrum" else [])]
+    for scene, controls in CONTROLS.items()
+}
+_ALL = sorted({name for names in _SETTINGS.values() for name in names})
+
+
+class SettingError(traitlets.TraitError, ValueError):
+    """A setting out of range: a ValueError that traitlets undoes where it holds notifications."""
 
 
 class Demo(anywidget.AnyWidget):
     """A live demo; `spectrum`, `walk`, `noise` and `attention` make one.
 
     The settings that its scene knows are the keyword arguments of these functions. They can be read
-    and set from Python where a kernel runs: ``demo.tokens = 200`` redraws the demo.
+    and set from Python where a kernel runs: ``demo.tokens = 200`` redraws the demo. As under the
+    reader's hand, `sigma` then moves to the nearest that new `entries` can have, and `rows` to
+    `columns` for several `factors`; a value that the controls do not offer is a `ValueError`.
     """
 
     _esm = files("gapcourse").joinpath("demos.mjs").read_text(encoding="utf-8")
 
-    scene = traitlets.Enum(tuple(CONTROLS), "spectrum").tag(sync=True)
+    scene = traitlets.Enum(tuple(CONTROLS), "spectrum", read_only=True).tag(sync=True)
     controls: traitlets.List[Control] = traitlets.List(read_only=True).tag(sync=True)
-    seed = traitlets.Int(1, min=0, max=_SEED).tag(sync=True)
-    view = traitlets.Enum(VIEWS, "both").tag(sync=True)
+    seed = traitlets.Int(1).tag(sync=True)
+    view = traitlets.Unicode("both").tag(sync=True)
 
     tokens = traitlets.Int(150).tag(sync=True)
     sigma = traitlets.Float(1.0).tag(sync=True)
@@ -136,6 +146,21 @@ class Demo(anywidget.AnyWidget):
     kind = traitlets.Unicode("softmax").tag(sync=True)
     centred = traitlets.Bool(False).tag(sync=True)
 
+    def __init__(self, scene: str = "spectrum", **settings: Any) -> None:
+        self.set_trait("scene", scene)
+        super().__init__(**settings)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse a name that the scene does not have: it would change nothing."""
+        if not name.startswith("_"):
+            known = _SETTINGS[self.scene]
+            if name not in known and (name in _ALL or not hasattr(type(self), name)):
+                raise AttributeError(
+                    f"{name} is no setting of demos.{self.scene}, got {name} = "
+                    f"{_checks.shown(value)}; set one of {', '.join(known)}"
+                )
+        super().__setattr__(name, value)
+
     @traitlets.default("controls")
     def _controls_of_the_scene(self) -> list[Control]:
         """Return lists, as a stored notebook sorts the keys of a dict."""
@@ -145,19 +170,35 @@ class Demo(anywidget.AnyWidget):
             for control in controls
         ]
 
-    @traitlets.validate(*sorted(_SETTINGS))
-    def _within_its_control(self, proposal: Any) -> Any:
+    @traitlets.validate(*_ALL)
+    def _offered(self, proposal: Any) -> Any:
         """Refuse a setting that the reader could not choose."""
         name, value = proposal["trait"].name, proposal["value"]
-        control = CONTROLS[self.scene].get(name, {})
+        if name not in _SETTINGS[self.scene]:  # a page that sends its whole state
+            return value
         try:
-            if "options" in control:
-                _choice(value, name, tuple(control["options"]))
-            elif "step" in control:
-                _between(value, name, control["low"], control["high"])
-        except ValueError as error:
-            raise traitlets.TraitError(str(error)) from None
+            value = _controlled(self.scene, name, value)
+            if name == "sigma":
+                _possible(value, self.entries)
+            if name == "rows" and self.factors > 1 and value != self.columns:
+                raise ValueError(
+                    f"rows must equal columns for a product of {self.factors} factors, got {value} "
+                    f"and {self.columns}; pass rows={self.columns}, or factors=1"
+                )
+        except (TypeError, ValueError) as error:
+            raise SettingError(str(error)) from None
         return value
+
+    @traitlets.observe("entries")
+    def _sigma_follows(self, _: Any) -> None:
+        if "sigma" in CONTROLS[self.scene]:
+            ensemble = ENSEMBLES[self.entries]
+            self.sigma = min(max(self.sigma, ensemble["low"]), ensemble["high"])
+
+    @traitlets.observe("columns", "factors")
+    def _rows_follow(self, _: Any) -> None:
+        if "rows" in CONTROLS[self.scene] and self.factors > 1:
+            self.rows = self.columns
 
     def __repr__(self) -> str:
         """Short and free of addresses, so that a stored output is the same in every run."""
@@ -213,8 +254,8 @@ def spectrum(
     >>> spectrum(tokens=100, entries="uniform")
     demos.spectrum(tokens=100, sigma=0.5774, entries='uniform', seed=1)
     """
-    settings = {"tokens": tokens, "sigma": _natural(sigma, entries), "entries": entries}
-    return Demo(**_checked("spectrum", seed, settings), view=_choice(view, "view", VIEWS))
+    sigma = _natural(entries) if sigma is None else sigma
+    return _demo("spectrum", tokens=tokens, sigma=sigma, entries=entries, seed=seed, view=view)
 
 
 def walk(
@@ -232,6 +273,11 @@ def walk(
     the stationary law against k, on a log scale. For ℓ = 0 the line is
     `gapcourse.predictions.walk_distance`; for ℓ > 0 a dashed line has the slope of
     :math:`|\lambda_2| = \ell + (1-\ell)\sigma/\sqrt T`, and its height is that of the data.
+
+    The table has the distance after 6 steps (the mean of 30 starts), the factor of one step at step
+    15, and the steps until all three starts are at distance 0.01. For ℓ > 0 theory has the last for
+    exponential entries only: the first k with :math:`\ell^k + q\,e^{-1-\ell^k/q} \le 0.01`, where
+    :math:`q = k\ell^{k-1}(1-\ell)`. That is for large T: two clicks leave nothing of the start.
 
     Parameters
     ----------
@@ -255,8 +301,8 @@ def walk(
     >>> walk(laziness=0.5)
     demos.walk(tokens=100, sigma=1, entries='exponential', laziness=0.5, seed=1)
     """
-    settings = {"tokens": tokens, "sigma": _natural(sigma, entries), "entries": entries}
-    return Demo(**_checked("walk", seed, settings | {"laziness": laziness}))
+    sigma = _natural(entries) if sigma is None else sigma
+    return _demo("walk", tokens=tokens, sigma=sigma, entries=entries, laziness=laziness, seed=seed)
 
 
 def noise(
@@ -271,7 +317,7 @@ def noise(
     Entries are independent, of mean 0 and variance 1/columns. The histogram has one value for each
     row, under the Marchenko-Pastur law of ratio rows/columns; with more rows than columns, the rest
     are zeros, and their share is written beside it. A product of several square factors stands
-    under the Fuss-Catalan law.
+    under the Fuss-Catalan law. The table has the largest value, the median of all and the smallest.
 
     Parameters
     ----------
@@ -302,14 +348,7 @@ def noise(
     >>> noise(rows=100, entries="signs")
     demos.noise(rows=100, columns=150, entries='signs', factors=1, seed=1)
     """
-    settings = {"rows": rows, "columns": columns, "entries": entries, "factors": factors}
-    checked = _checked("noise", seed, settings)
-    if factors > 1 and rows != columns:
-        raise ValueError(
-            f"rows must equal columns for a product of {factors} factors, got {rows} and "
-            f"{columns}; pass rows={columns}, or factors=1"
-        )
-    return Demo(**checked)
+    return _demo("noise", rows=rows, columns=columns, entries=entries, factors=factors, seed=seed)
 
 
 def attention(
@@ -328,6 +367,10 @@ def attention(
     `gapcourse.laws.AttentionBulk`; the quarter circle of the same variance, that of independent
     entries, is dashed. Linear, ReLU and sigmoid attention have entries f(S)/T, as in
     `gapcourse.attention.attention_matrix`.
+
+    A stroke under the axis stands for each value. For d_k < T the table has the value of rank
+    d_k + 1, the largest below the outer band. Theory puts it at the top of the inner band or, if
+    only the rows are centred, at the stray value (`gapcourse.laws.AttentionBulk.spike`).
 
     Parameters
     ----------
@@ -361,10 +404,15 @@ def attention(
     >>> attention(head_dim=20, kind="relu")
     demos.attention(tokens=150, head_dim=20, logit_std=0.5, kind='relu', centred=False, seed=1)
     """
-    if not isinstance(centred, bool):
-        raise TypeError(f"centred must be True or False, got {_checks.shown(centred)}; pass one")
-    settings = {"tokens": tokens, "head_dim": head_dim, "logit_std": logit_std, "kind": kind}
-    return Demo(**_checked("attention", seed, settings), centred=centred)
+    return _demo(
+        "attention",
+        tokens=tokens,
+        head_dim=head_dim,
+        logit_std=logit_std,
+        kind=kind,
+        centred=centred,
+        seed=seed,
+    )
 
 
 def _listed(things: dict[str, Control]) -> list[Control]:
@@ -372,33 +420,43 @@ def _listed(things: dict[str, Control]) -> list[Control]:
     return [{"name": name, **thing} for name, thing in things.items()]
 
 
-def _checked(scene: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the traits of a demo, once its sliders and lists could show the settings."""
-    checked: dict[str, Any] = {"scene": scene, "seed": _whole(seed, "seed", 0, _SEED)}
-    for name, value in settings.items():
-        control = CONTROLS[scene][name]
-        if "options" in control:
-            checked[name] = _choice(value, name, tuple(control["options"]))
-        elif isinstance(control["low"], int):
-            checked[name] = _whole(value, name, control["low"], control["high"])
-        else:
-            checked[name] = _between(value, name, control["low"], control["high"])
-    return checked
+def _demo(scene: str, **settings: Any) -> Demo:
+    """Return a demo, once each of its controls could show its setting."""
+    return Demo(scene, **{k: _controlled(scene, k, value) for k, value in settings.items()})
 
 
-def _natural(sigma: float | None, entries: str) -> float:
-    """Return sigma if the ensemble can have it; for None, 1 or the nearest it can have."""
+def _controlled(scene: str, name: str, value: Any) -> Any:
+    """Return a setting if its control could show it."""
+    if name == "seed":
+        return _whole(value, name, 0, _SEED)
+    if name == "view":
+        return _choice(value, name, VIEWS)
+    control = CONTROLS[scene][name]
+    if "options" in control:
+        return _choice(value, name, tuple(control["options"]))
+    if "step" not in control:
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {_checks.shown(value)}; pass one")
+        return value
+    number = _whole if isinstance(control["low"], int) else _between
+    return number(value, name, control["low"], control["high"])
+
+
+def _possible(sigma: float, entries: str) -> None:
+    """Refuse a sigma that the ensemble cannot have."""
     ensemble = ENSEMBLES[_choice(entries, "entries", tuple(ENSEMBLES))]
-    low, high = float(ensemble["low"]), float(ensemble["high"])
-    if sigma is None:
-        return min(1.0, high)
-    sigma = _checks.positive(sigma, "sigma", "pass sigma=None for the natural value")
+    low, high = ensemble["low"], ensemble["high"]
     if not low <= sigma <= high:
         raise ValueError(
             f"sigma must lie between {low:.4g} and {high:.4g} for entries={entries!r} in this "
-            f"demo, got {sigma}. {ensemble['reason']} Pass sigma=None for the natural value"
+            f"demo, got {sigma}. {ensemble['reason']} Pass sigma={_natural(entries):.3g}"
         )
-    return sigma
+
+
+def _natural(entries: str) -> float:
+    """Return sigma 1, or the nearest that the ensemble can have."""
+    ensemble = ENSEMBLES[_choice(entries, "entries", tuple(ENSEMBLES))]
+    return min(1.0, float(ensemble["high"]))
 
 
 def _whole(value: object, name: str, low: int, high: int) -> int:

@@ -617,6 +617,101 @@ def test_a_setting_from_the_kernel_is_drawn(scene):
     assert "share of zeros is 80.0 %" in after["labels"][0]
 
 
+@pytest.mark.parametrize("scene", [1280], indirect=True)
+@pytest.mark.parametrize(
+    ("entries", "sigma", "drawn", "words"),
+    [("exponential", 0.3, 1.0, "σ = 1"), ("uniform", 1.0, 3**-0.5, "1/√3")],
+)
+def test_sigma_from_the_kernel_is_held_within_the_ensemble(scene, entries, sigma, drawn, words):
+    page = scene("spectrum")
+    page.evaluate(f"model.set('sigma', {sigma})")
+    page.evaluate(f"model.set('entries', '{entries}')")
+    seen = shown(page)
+    assert words in seen["note"]
+    assert seen["sigma"] == f"{drawn:.2f}"
+    assert float(seen["p2"]) == pytest.approx(2 * drawn / math.sqrt(150), abs=1e-4)
+    assert page.evaluate("model.get('sigma')") == sigma  # the kernel's own is left to it
+    page.evaluate("model.set('entries', 'gamma')")
+    assert shown(page)["sigma"] == f"{sigma:.2f}"
+    assert shown(page)["note"] == ""
+
+
+@pytest.mark.parametrize("scene", [1280], indirect=True)
+def test_a_product_from_the_kernel_is_square(scene):
+    page = scene("noise")
+    page.evaluate("model.set('factors', 3)")
+    page.evaluate("model.set('columns', 100)")
+    seen = shown(page)
+    assert "rows = columns" in seen["note"]
+    assert seen["rows"] == seen["columns"] == "100"
+    assert float(seen["edge"]) == pytest.approx(laws.FussCatalan(3).edge, abs=1e-4)
+    assert float(seen["top"]) < laws.FussCatalan(3).edge * 1.2
+    assert "zeros" not in seen or seen["zeros"] == seen["atom"]
+    page.locator("[name=columns]").focus()
+    page.keyboard.press("ArrowRight")  # what the reader then changes makes the model agree
+    assert page.evaluate("[model.get('rows'), model.get('columns')]") == [110, 110]
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_marks_have_a_legend(scene, name):
+    page = scene(name)
+    if name == "noise":
+        page.evaluate("model.set('entries', 'heavy')")
+    shown(page)
+    words = page.locator(".gap-legend span").all_inner_texts()
+    expected = {
+        "spectrum": [],
+        "walk": ["three starts", "theory"],
+        "noise": ["Marchenko-Pastur law", "beyond the law's edge"],
+        "attention": ["bulk law", "quarter circle of the same variance", "each single value"],
+    }[name]
+    assert words[: len(expected)] == expected
+    assert page.locator(".gap-legend svg:not([aria-hidden])").count() == 0
+    if name == "walk":
+        page.evaluate("model.set('laziness', 0.5)")
+        shown(page)
+        assert "long-run slope" in page.locator(".gap-legend").inner_text()
+
+
+NEW_NUMBERS = {
+    "walk": [("six", "mean of 30 starts, is {}"), ("psix", "theory {}"), ("psteps", "theory {}")],
+    "noise": [("middle", "median is {}"), ("half", "theory {}")],
+    "attention": [("below", "largest value below the outer band is {}"), ("home", "theory {}")],
+}
+
+
+@pytest.mark.parametrize("scene", [1280], indirect=True)
+@pytest.mark.parametrize("name", NEW_NUMBERS)
+def test_numbers_of_the_table_are_spoken(scene, name):
+    page = scene(name)
+    seen = shown(page)
+    for cell, words in NEW_NUMBERS[name]:
+        number = seen[cell] if name != "attention" else f"{float(seen[cell]):.3f}"
+        assert words.format(number) in seen["spoken"]
+        if cell not in ("psix", "psteps"):
+            assert number in seen["labels"][0]
+
+
+@pytest.mark.parametrize("scene", [1280], indirect=True)
+def test_lazy_distances_fill_their_plot(scene):
+    page = scene("walk")
+    page.evaluate("model.set('laziness', 0.95)")
+    shown(page)
+    # Rows of blue pixels: the three walks fall by less than half, and fill most of the height.
+    rows = page.evaluate("""() => {
+        const canvas = document.querySelector("canvas");
+        const { width, height } = canvas;
+        const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+        const rows = [];
+        for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) {
+            const p = 4 * (y * width + x);
+            if (data[p + 2] - data[p] > 100) { rows.push(y / height); break; }
+        }
+        return rows;
+    }""")
+    assert max(rows) - min(rows) > 0.5
+
+
 # ---------------------------------------------------------------- its mathematics
 @pytest.fixture(scope="module")
 def blank(browser, base):
@@ -804,6 +899,7 @@ def test_walk_follows_the_theory(blank, laziness):
     seen, cells = measured(blank, "walk", **settings)
     second = laziness + (1 - laziness) * predictions.second_eigenvalue(200, 1.0)
     assert float(cells["lambda"]) == pytest.approx(second, abs=1e-4)
+    assert float(cells["lambda"]) != pytest.approx(float(cells["decay"]), abs=1e-6)
     # Seen over seeds 1 to 60: factor per step at 0.940 to 1.052 of |lambda_2| for p = 0, at 1.006
     # to 1.022 for the others; distance after 5 steps, p = 0, at 0.72 to 1.25 of its formula.
     assert float(cells["decay"]) == pytest.approx(second, rel=0.08)
@@ -814,6 +910,56 @@ def test_walk_follows_the_theory(blank, laziness):
     if laziness == 0:
         assert seen["distances"][0][5] == pytest.approx(line[5], rel=0.35)
         assert cells["psteps"] == cells["steps"] == "3"
+        assert cells["psix"] == written(predictions.walk_distance(200, 1.0, 6))
+    else:
+        assert cells["psix"] == cells["psteps"] == "–"  # no formula for gamma entries
+    A = np.reshape(called(blank, "randomMarkov", 200, 1.0, "gamma", 1), (200, 200))
+    lazy = laziness * np.eye(200) + (1 - laziness) * A
+    after = np.linalg.matrix_power(lazy, 6) - np.array(seen["pi"])
+    assert cells["six"] == written(np.abs(after[:30]).sum(axis=1).mean() / 2)
+
+
+def written(x: float) -> str:
+    """Write a distance as the table does."""
+    if x >= 0.001:
+        return f"{x:.4f}"
+    factor, power = f"{x:.1e}".split("e")
+    return f"{factor} × 10" + str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+@pytest.mark.parametrize("laziness", [0.1, 0.5, 0.9, 0.95])
+def test_lazy_walk_counts_at_most_one_click(blank, laziness):
+    """Half the sum of moduli, integrated over an exponential entry E, is the formula."""
+    k = np.arange(2, 130)
+    none, one = laziness**k, k * laziness ** (k - 1) * (1 - laziness)
+    E = -np.log1p(-(np.arange(200_000) + 0.5) / 200_000)
+    halves = [p0 / 2 + np.abs(q * (E - 1) - p0).mean() / 2 for p0, q in zip(none, one, strict=True)]
+    found = [called(blank, "lazyPrediction", laziness, int(j)) for j in k]
+    np.testing.assert_allclose(found, halves, rtol=1e-4)
+
+    settings = {"tokens": 300, "sigma": 1.0, "entries": "exponential", "laziness": laziness}
+    _, cells = measured(blank, "walk", **settings)
+    assert int(cells["psteps"]) == k[np.less_equal(halves, 0.01)][0]
+    # Seen over seeds 1 to 20: 54 or 55 steps for 54, 110 or 111 for 110, else the same number.
+    assert int(cells["steps"]) == pytest.approx(int(cells["psteps"]), rel=0.04)
+    assert cells["psix"] == "–"
+    if laziness == 0.9:
+        assert cells["psteps"] == "54"  # as in chapter 01
+
+
+def test_size_no_longer_shows_after_six_lazy_steps(blank):
+    """The question of chapter 01: how much nearer 200 tokens are than 50, for each laziness."""
+    ratios, rest = [], {"sigma": 1.0, "entries": "exponential"}
+    for laziness in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
+        near, far = (
+            measured(blank, "walk", tokens=tokens, laziness=laziness, **rest)[0]["decay"]["six"]
+            for tokens in (200, 50)
+        )
+        ratios.append(far / near)
+    assert ratios == sorted(ratios, reverse=True)
+    # Seen over seeds 1 to 20: 2.45 to 5.03 for a laziness of 0.1, 0.99 to 1.14 for 0.4.
+    assert ratios[1] > 2
+    assert ratios[4] < 1.2
 
 
 # ---------------------------------------------------------------- noise and its laws
@@ -833,6 +979,18 @@ def test_marchenko_pastur_is_that_of_the_package(blank, ratio):
     found, law = called(blank, "marchenkoPastur", ratio), laws.MarchenkoPastur(ratio)
     assert_same_law(found, law, [law.lower_edge, law.edge])
     assert found["low"] == pytest.approx(law.lower_edge, abs=1e-12)
+
+
+@pytest.mark.parametrize("ratio", [0.05, 0.5, 1.0, 1.5, 1.9, 2.0, 2.5, 20.0])
+def test_median_of_marchenko_pastur_is_that_of_the_package(blank, ratio):
+    found = called(blank, "median", called(blank, "marchenkoPastur", ratio))
+    assert found == pytest.approx(laws.MarchenkoPastur(ratio).ppf(0.5), abs=2e-4)
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_median_of_fuss_catalan_is_that_of_the_package(blank, order):
+    found = called(blank, "median", called(blank, "fussCatalan", order))
+    assert found == pytest.approx(laws.FussCatalan(order).ppf(0.5), abs=2e-4)
 
 
 @pytest.mark.parametrize("order", [2, 3, 4])
@@ -870,13 +1028,19 @@ def test_noise_follows_marchenko_pastur(blank, entries, rows, columns):
     assert float(cells["edge"]) == pytest.approx(law.edge, abs=1e-4)
     assert float(cells["low"]) == pytest.approx(law.lower_edge, abs=1e-4)
     assert float(cells["top"]) == pytest.approx(seen["values"][0], abs=1e-4)
+    zeros = np.zeros(rows - len(seen["values"]))
+    middle = np.median([*seen["values"], *zeros])
+    assert float(cells["middle"]) == pytest.approx(middle, abs=6e-4)
+    assert float(cells["half"]) == pytest.approx(law.ppf(0.5), abs=7e-4)
 
 
 @pytest.mark.parametrize("factors", [2, 3, 4])
 def test_products_follow_fuss_catalan(blank, factors):
     settings = {"rows": 200, "columns": 200, "entries": "gaussian", "factors": factors}
-    seen, _ = measured(blank, "noise", **settings)
+    seen, cells = measured(blank, "noise", **settings)
     law = laws.FussCatalan(factors)
+    assert float(cells["half"]) == pytest.approx(law.ppf(0.5), abs=7e-4)
+    assert float(cells["middle"]) == pytest.approx(law.ppf(0.5), abs=0.03)
     # Seen over seeds 1 to 10: at most 0.017, and at least 0.083 from the law of one factor less.
     assert distance_to(law, seen["values"]) < 0.025
     assert distance_to(laws.FussCatalan(factors - 1), seen["values"]) > 0.07
@@ -912,8 +1076,72 @@ KINDS = pytest.mark.parametrize("kind", demos.CONTROLS["attention"]["kind"]["opt
 @pytest.mark.parametrize("logit_std", [0.1, 0.5, 1.5])
 def test_parts_of_a_map_are_those_of_the_package(blank, kind, logit_std):
     found, law = called(blank, "parts", kind, logit_std), bulk(kind, logit_std, 1.0)
-    expected = {"a0": law.outlier, "c1": law.linear, "c2": law.noise}
+    expected = {"a0": law.outlier, "a2": second(kind, logit_std)}
+    expected |= {"c1": law.linear, "c2": law.noise}
     assert found == pytest.approx(expected, abs=1e-9)
+
+
+def second(kind: str, logit_std: float) -> float:
+    """Hermite coefficient of degree two of a map of normal logits."""
+    z, step = np.linspace(-12, 12, 240_001, retstep=True)  # ReLU's corner at 0 is on the grid
+    f = math.exp if kind == "softmax" else MAPS[kind]
+    values = np.array([f(logit_std * x) for x in z])
+    scale = math.exp(logit_std**2 / 2) if kind == "softmax" else 1  # softmax divides by the mean
+    weights = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * step
+    return float(np.sum(values * (z**2 - 1) * weights) / 2 / scale)
+
+
+@pytest.mark.parametrize("ratio", [2.0, 7.5, 15.0, 30.0])
+@pytest.mark.parametrize("logit_std", [0.3, 0.5, 0.8, 1.2, 1.5])
+@pytest.mark.parametrize("kind", ["softmax", "relu"])
+def test_stray_value_is_that_of_the_package(blank, kind, logit_std, ratio):
+    law = bulk(kind, logit_std, ratio)
+    theta = law.outlier * predictions.stray_size(second(kind, logit_std) / law.outlier, ratio)
+    found = called(blank, "spike", law.linear, law.noise, ratio, theta)
+    expected = law.spike(theta)
+    if found is None:
+        assert expected == law.edge
+    else:
+        assert found == pytest.approx(expected, rel=1e-9)
+    gap = called(blank, "attentionBulk", law.linear, law.noise, ratio)["gap"]
+    if len(law.bands) == 1:
+        assert gap is None
+    else:
+        assert gap == pytest.approx([law.bands[0][1], law.bands[1][0]], abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "relu", "sigmoid"])
+def test_value_below_the_outer_band(blank, kind):
+    settings = {"tokens": 300, "head_dim": 20, "logit_std": 0.5, "kind": kind}
+    law = bulk(kind, 0.5, 15.0)
+    theta = law.outlier * predictions.stray_size(second(kind, 0.5) / law.outlier, 15.0)
+    rows, columns_too = (
+        measured(blank, "attention", centred=centred, **settings) for centred in (False, True)
+    )
+    inner = law.bands[0][1]
+    assert float(columns_too[1]["home"]) == pytest.approx(inner, abs=1e-4)
+    home = inner if kind == "sigmoid" else law.spike(theta)
+    assert float(rows[1]["home"]) == pytest.approx(home, abs=1e-4)
+    A = called(blank, "attentionMatrix", 300, 20, 0.5, kind, 1)
+    P = np.eye(300) - 1 / 300
+    for (_, cells), left in ((rows, np.eye(300)), (columns_too, P)):
+        values = np.linalg.svd(left @ np.reshape(A, (300, 300)) @ P, compute_uv=False)
+        assert float(cells["below"]) == pytest.approx(math.sqrt(300) * values[20], abs=1e-4)
+    # Seen over seeds 1 to 20: softmax 0.106 to 0.228, ReLU 0.107 to 0.183, sigmoid at most 0.0001.
+    moved = float(rows[1]["below"]) - float(columns_too[1]["below"])
+    assert abs(moved) < 0.001 if kind == "sigmoid" else moved > 0.02
+
+
+def test_value_below_the_outer_band_needs_one(blank):
+    settings = {"logit_std": 0.5, "kind": "softmax", "centred": False}
+    _, square = measured(blank, "attention", tokens=100, head_dim=100, **settings)
+    assert "below" not in square
+    _, closed = measured(blank, "attention", tokens=100, head_dim=50, **settings)
+    assert closed["home"] == "–"
+    _, linear = measured(
+        blank, "attention", tokens=100, head_dim=50, **(settings | {"kind": "linear"})
+    )
+    assert linear["below"] == linear["home"] == "0.0000"
 
 
 @KINDS

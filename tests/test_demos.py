@@ -1,6 +1,7 @@
 """The demos without a browser: arguments, traits, stored text, and the files behind them."""
 
 import builtins
+import contextlib
 import importlib
 import inspect
 import json
@@ -86,13 +87,90 @@ def test_slider_has_whole_steps_and_its_ends_are_allowed(scene, name):
         assert getattr(getattr(demos, scene)(**{name: end}, **others), name) == end
 
 
-def test_the_kernel_cannot_set_what_the_reader_cannot():
-    demo = demos.noise()
-    for name, value in (("entries", "lognormal"), ("rows", 201), ("factors", 0)):
-        with pytest.raises(traitlets.TraitError, match=name):
+@pytest.mark.parametrize(
+    ("scene", "start", "name", "value", "words"),
+    [
+        ("noise", {}, "entries", "lognormal", "entries.*one of.*heavy.*got 'lognormal'"),
+        ("noise", {}, "rows", 201, "rows.*200.*got 201"),
+        ("noise", {}, "factors", 0, "factors.*got 0"),
+        ("noise", {"factors": 2}, "rows", 100, "rows.*columns.*2 factors.*100 and 150.*rows=150"),
+        ("spectrum", {"entries": "exponential"}, "sigma", 0.3, "sigma.*exponential.*got 0.3"),
+        ("walk", {"entries": "uniform"}, "sigma", 1, "sigma.*uniform.*got 1.*1/√3.*sigma=0.577"),
+        ("spectrum", {}, "view", "pie", "view.*histogram.*got 'pie'"),
+        ("spectrum", {}, "tokens", True, "tokens.*True"),
+        ("attention", {}, "seed", -1, "seed.*got -1"),
+    ],
+)
+@pytest.mark.parametrize("held", [False, True])
+def test_an_attribute_is_refused_as_the_argument_is(scene, start, name, value, words, held):
+    demo = getattr(demos, scene)(**start)
+    before = repr(demo)
+    with (
+        pytest.raises(ValueError, match=words),
+        demo.hold_trait_notifications() if held else contextlib.nullcontext(),
+    ):
+        setattr(demo, name, value)
+    assert repr(demo) == before
+
+
+@pytest.mark.parametrize(
+    ("scene", "start", "changes", "expected"),
+    [
+        ("noise", {"rows": 100}, {"factors": 3}, {"rows": 150}),
+        ("noise", {"columns": 100}, {"factors": 3}, {"rows": 100}),
+        ("noise", {"factors": 3}, {"columns": 80}, {"rows": 80}),
+        ("noise", {"factors": 3}, {"factors": 1, "rows": 80}, {"columns": 150}),
+        ("spectrum", {"sigma": 0.3}, {"entries": "exponential"}, {"sigma": 1}),
+        ("walk", {"entries": "gamma"}, {"entries": "uniform"}, {"sigma": 1 / 3**0.5}),
+        ("walk", {"entries": "gamma", "sigma": 0.3}, {"entries": "uniform"}, {"sigma": 0.3}),
+    ],
+)
+@pytest.mark.parametrize("held", [False, True])
+def test_a_setting_follows_another(scene, start, changes, expected, held):
+    demo = getattr(demos, scene)(**start)
+    with demo.hold_trait_notifications() if held else contextlib.nullcontext():
+        for name, value in changes.items():
             setattr(demo, name, value)
-    demo.entries = "signs"
-    assert repr(demo) == "demos.noise(rows=150, columns=150, entries='signs', factors=1, seed=1)"
+    assert {name: getattr(demo, name) for name in expected} == expected
+    settings = {name: getattr(demo, name) for name in demos.CONTROLS[scene]}
+    assert repr(getattr(demos, scene)(**settings)) == repr(demo)  # a call could ask for them
+
+
+def test_settings_held_together_need_no_order():
+    demo = demos.spectrum(entries="exponential")
+    with demo.hold_trait_notifications():
+        demo.sigma = 0.3
+        demo.entries = "gamma"
+    assert (demo.sigma, demo.entries) == (0.3, "gamma")
+    with pytest.raises(ValueError, match=r"sigma.*exponential"), demo.hold_trait_notifications():
+        demo.entries, demo.sigma = "exponential", 0.4
+    assert (demo.sigma, demo.entries) == (0.3, "gamma")
+    demo.set_state({"entries": "uniform", "sigma": 0.5})  # as a page sends it
+    assert (demo.sigma, demo.entries) == (0.5, "uniform")
+
+
+@pytest.mark.parametrize(
+    ("scene", "name"),
+    [("noise", "row"), ("noise", "tokens"), ("walk", "view"), ("attention", "sigma")],
+)
+def test_a_name_that_the_scene_does_not_have_is_refused(scene, name):
+    demo = getattr(demos, scene)()
+    settings = ", ".join([*demos.CONTROLS[scene], "seed"])
+    with pytest.raises(
+        AttributeError, match=rf"{name}.*demos\.{scene}.*got {name} = 5.*{settings}"
+    ):
+        setattr(demo, name, 5)
+    demo._mine = demo.layout.width = "5px"
+    assert demo._mine == "5px"
+
+
+def test_the_scene_stays():
+    demo = demos.noise()
+    with pytest.raises(traitlets.TraitError, match=r"scene.*read-only"):
+        demo.scene = "walk"
+    assert demo.scene == "noise"
+    demo.set_state(demo.get_state() | {"tokens": 40})  # a page has the settings of all scenes
+    assert repr(demo) == TEXTS["noise"]
 
 
 @pytest.mark.parametrize("scene", ["spectrum", "walk"])
@@ -119,15 +197,15 @@ def test_package_has_the_whole_range_of_each_ensemble(entries, end):
         ("spectrum", {"tokens": 50.0}, TypeError, "tokens.*whole number.*50.0"),
         ("spectrum", {"tokens": True}, TypeError, "tokens.*True"),
         ("spectrum", {"tokens": "50"}, TypeError, "tokens.*'50'"),
-        ("spectrum", {"sigma": 0}, ValueError, "sigma.*above 0.*got 0"),
-        ("spectrum", {"sigma": 2.5}, ValueError, "sigma.*between 0.1 and 2.*got 2.5.*sigma=None"),
+        ("spectrum", {"sigma": 0}, ValueError, "sigma.*at least 0.1.*got 0"),
+        ("spectrum", {"sigma": 2.5}, ValueError, "sigma.*at most 2.*got 2.5.*from 0.1 to 2"),
         ("spectrum", {"sigma": float("nan")}, ValueError, "sigma.*NaN"),
         ("spectrum", {"sigma": "1"}, TypeError, "sigma.*'1'"),
         (
             "spectrum",
             {"sigma": 1.0, "entries": "uniform"},
             ValueError,
-            "sigma.*uniform.*got 1.0.*1/√3",
+            "sigma.*uniform.*got 1.0.*1/√3.*sigma=0.577",
         ),
         (
             "spectrum",
