@@ -7,8 +7,10 @@ costs next to nothing:
 - ``laws``: limiting laws of singular values;
 - ``spectra``: singular values, eigenvalues, stable rank and its kin;
 - ``attention``: attention matrices and mean removal;
+- ``operators``: a random Markov matrix that is never stored;
 - ``predictions``: the theory as functions;
 - ``figures``: the course's figures;
+- ``sweeps``: a function over a grid and seeds, as a tidy table;
 - ``demos``: the live demos.
 """
 
@@ -16,7 +18,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import attention, demos, ensembles, figures, laws, predictions, spectra
+    from . import (
+        attention,
+        demos,
+        ensembles,
+        figures,
+        laws,
+        operators,
+        predictions,
+        spectra,
+        sweeps,
+    )
 
     __version__: str
 
@@ -27,8 +39,10 @@ __all__ = [
     "ensembles",
     "figures",
     "laws",
+    "operators",
     "predictions",
     "spectra",
+    "sweeps",
 ]
 
 

@@ -9,7 +9,7 @@ from scipy.special import expit
 from . import _checks
 from ._checks import Array
 
-__all__ = ["attention_matrix", "remove_mean"]
+__all__ = ["attention_matrix", "mean_removed_attention", "remove_mean"]
 
 _KINDS = ("softmax", "linear", "relu", "sigmoid")
 
@@ -144,6 +144,144 @@ def _logits(queries: Array, keys: Array, scale: float | None) -> tuple[Any, Arra
             "smaller ones, or a smaller scale"
         )
     return xp, logits
+
+
+def mean_removed_attention(
+    q: Array, k: Array, v: Array, *, causal: bool = False, scale: float | None = None
+) -> Array:
+    r"""Return the output of softmax attention with its mean removed, on torch's fused attention.
+
+    .. math:: A_\perp V = A V - \mathbf 1\,\bar v^\top = A\,(V - \mathbf 1\,\bar v^\top), \qquad
+       \bar v = \tfrac1n \textstyle\sum_j v_j
+
+    The fix is one subtraction of the values' mean, before the one pass of
+    ``torch.nn.functional.scaled_dot_product_attention``: no T × T matrix is formed, where torch has
+    a fused kernel (on the CPU, for values as wide as the queries). Gradients pass.
+
+    With ``causal=True`` row i sees the tokens up to i and loses their mean,
+
+    .. math:: \sum_{j\le i} A_{ij} v_j - \tfrac1i \textstyle\sum_{j\le i} v_j,
+
+    that of ``remove_mean(A, mask)`` with the triangular mask: the mean over all tokens would leak
+    the future. This analogue is another problem. The matrix subtracted, :math:`U_{ij} = 1/i`, has
+    full rank and a norm near 2; it is not the outlier of a causal A, no identity of `remove_mean`
+    holds, and the first row becomes 0.
+
+    Parameters
+    ----------
+    q : tensor, shape (..., T, d_k)
+        Queries. Leading dimensions (batch, heads) broadcast.
+    k : tensor, shape (..., n, d_k)
+        Keys; n = T if causal.
+    v : tensor, shape (..., n, d_v)
+        Values.
+    causal : bool
+        Whether a token sees only itself and those before it.
+    scale : float, optional
+        Factor of the logits, finite; :math:`1/\sqrt{d_k}` unless given.
+
+    Returns
+    -------
+    tensor, shape (..., T, d_v)
+        On the device of the three and of the widest of their data types; float64 for whole numbers.
+
+    Raises
+    ------
+    TypeError
+        Anything but dense real torch tensors: of a numpy array pass ``torch.from_numpy(...)``; a
+        causal that is neither True nor False.
+    ValueError
+        NaN or infinity, shapes that don't fit each other, tensors on two devices, a scale that is
+        not finite, logits or sums beyond the range of the data type.
+
+    References
+    ----------
+    Nait Saada, Naderi and Tanner (2025), section 2.2, for mean removal; as one subtraction from the
+    values, and the causal form: derived in this course.
+
+    Examples
+    --------
+    >>> import torch
+    >>> q = k = torch.zeros(2, 1)
+    >>> v = torch.tensor([[1.0], [3.0]])
+    >>> mean_removed_attention(q, k, v).tolist()
+    [[0.0], [0.0]]
+    """
+    xp, (q, k, v) = _tensors(q=q, k=k, v=v)
+    if not isinstance(causal, bool | np.bool_):
+        raise TypeError(
+            f"causal must be True or False, got {_checks.shown(causal)} "
+            f"({type(causal).__name__}); masks are for attention_matrix and remove_mean"
+        )
+    if scale is not None:
+        scale = float(_checks.within(scale, "scale", ndim=(0,), remedy="pass a finite number"))
+    batch = _batch(q, k, v, causal=bool(causal))
+    dtype = xp.result_type(xp.result_type(q.dtype, k.dtype), v.dtype)
+    # Fused kernels take (batch, heads, tokens, dim).
+    fold = batch or (1,)
+    q, k, v = (
+        xp.astype(x, dtype).expand(*fold, *x.shape[-2:]).reshape(-1, fold[-1], *x.shape[-2:])
+        for x in (q, k, v)
+    )
+    from torch.nn.functional import scaled_dot_product_attention
+
+    if causal:
+        wide = xp.float32 if xp.finfo(dtype).bits < 32 else dtype  # a sum can overflow half
+        counts = xp.arange(1, v.shape[-2] + 1, dtype=wide, device=v.device)
+        running = xp.astype(v.cumsum(-2, dtype=wide) / counts[:, None], dtype)
+        out = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale) - running
+    else:
+        out = scaled_dot_product_attention(q, k, v - v.mean(-2, keepdim=True), scale=scale)
+    if not bool(xp.isfinite(xp.max(xp.abs(out.detach())))):  # NaN is the largest of all
+        raise ValueError(
+            f"q, k and v must give finite logits and sums, got some beyond the range of {dtype}; "
+            "pass smaller ones, or a smaller scale"
+        )
+    return out.reshape(*batch, *out.shape[-2:])
+
+
+def _tensors(**inputs: Array) -> tuple[Any, list[Array]]:
+    """Return (array namespace, real dense finite tensors on one device)."""
+    for name, value in inputs.items():
+        if not _checks.is_torch(value):
+            raise TypeError(
+                f"{name} must be a torch tensor, got {_checks.shown(value)} "
+                f"({type(value).__name__}); pass torch.from_numpy({name}) of a numpy array (torch: "
+                'pip install "gapcourse[torch]")'
+            )
+    xp, tensors = None, []
+    for name, value in inputs.items():
+        xp, tensor = _checks.matrix(value, name)
+        tensors.append(tensor)
+    devices = [str(x.device) for x in tensors]
+    if len(set(devices)) > 1:
+        raise ValueError(
+            f"{', '.join(inputs)} must be on one device, got {', '.join(devices)}; move them with "
+            ".to(device)"
+        )
+    return xp, tensors
+
+
+def _batch(q: Array, k: Array, v: Array, *, causal: bool) -> tuple[int, ...]:
+    """Return the common leading dimensions of queries, keys and values that fit each other."""
+    shapes = f"got shapes {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"q, k and v must be (..., T, d_k), (..., n, d_k) and (..., n, d_v), {shapes}; give q "
+            "and k one width, k and v one length"
+        )
+    if causal and q.shape[-2] != k.shape[-2]:
+        raise ValueError(
+            f"q and k must have equally many tokens for causal attention, {shapes}; pass all "
+            "queries, or causal=False"
+        )
+    try:
+        return np.broadcast_shapes(*(tuple(x.shape[:-2]) for x in (q, k, v)))
+    except ValueError:
+        raise ValueError(
+            f"q, k and v must broadcast in their leading dimensions, {shapes}; give them the same "
+            "ones"
+        ) from None
 
 
 def remove_mean(A: Array, mask: Array | None = None, *, stochastic: bool = True) -> Array:

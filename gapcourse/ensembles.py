@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 from . import _checks
 from ._checks import RNG, Floats
+
+Shape: TypeAlias = tuple[int, int]
 
 __all__ = ["ENTRIES", "isometric_input", "random_markov"]
 
@@ -79,16 +82,24 @@ def random_markov(
     """
     T = _checks.whole(size, "size")
     _checks.affordable((T, T), "size")
+    raw = raw_rows(entries, sigma, alpha)
+    D = raw(_checks.generator(rng), (T, T))
+    A: Floats = D / D.sum(axis=1, keepdims=True)
+    return A
+
+
+def raw_rows(
+    entries: str, sigma: float | None, alpha: float | None
+) -> Callable[[np.random.Generator, Shape], Floats]:
+    """Return what draws the raw entries of some rows, each up to a factor of its own."""
     if not isinstance(entries, str):
         raise TypeError(
             f"entries must be a name, got {_checks.shown(entries)}; pass one of {ENTRIES}"
         )
     if entries not in ENTRIES:
         raise ValueError(f"entries must be one of {ENTRIES}, got {entries!r}; pick one of them")
-    generator = _checks.generator(rng)
-    D = _SAMPLERS[entries](generator, T, _shape_parameter(entries, sigma, alpha))
-    A: Floats = D / D.sum(axis=1, keepdims=True)
-    return A
+    sampler, parameter = _SAMPLERS[entries], _shape_parameter(entries, sigma, alpha)
+    return lambda rng, shape: sampler(rng, shape, parameter)
 
 
 def isometric_input(tokens: int, dim: int, *, rng: RNG = None) -> Floats:
@@ -141,9 +152,9 @@ def isometric_input(tokens: int, dim: int, *, rng: RNG = None) -> Floats:
     return X
 
 
-# The samplers take a generator, T, and the ensemble's shape parameter: sigma, or alpha for Pareto.
-# Scaling a row changes nothing, so heavy-tailed entries are drawn as logarithms and each row is
-# divided by its largest entry: no overflow, no empty row.
+# The samplers take a generator, a shape (rows, T), and the parameter of the ensemble: sigma, or
+# alpha for Pareto. Scaling a row changes nothing, so heavy-tailed entries are drawn as logarithms
+# and each row is divided by its largest entry: no overflow, no empty row.
 
 
 def _from_logs(logs: Floats) -> Floats:
@@ -151,24 +162,24 @@ def _from_logs(logs: Floats) -> Floats:
     return D
 
 
-def _lognormal(rng: np.random.Generator, T: int, sigma: float) -> Floats:
-    return _from_logs(math.sqrt(math.log1p(sigma**2)) * rng.standard_normal((T, T)))
+def _lognormal(rng: np.random.Generator, shape: Shape, sigma: float) -> Floats:
+    return _from_logs(math.sqrt(math.log1p(sigma**2)) * rng.standard_normal(shape))
 
 
-def _gamma(rng: np.random.Generator, T: int, sigma: float) -> Floats:
-    shape = sigma**-2  # a gamma variable of shape a is one of shape a + 1 times U^(1/a)
-    logs = np.log(rng.standard_gamma(shape + 1, (T, T)))
-    return _from_logs(logs - rng.standard_exponential((T, T)) / shape)
+def _gamma(rng: np.random.Generator, shape: Shape, sigma: float) -> Floats:
+    a = sigma**-2  # a gamma variable of shape a is one of shape a + 1 times U^(1/a)
+    logs = np.log(rng.standard_gamma(a + 1, shape))
+    return _from_logs(logs - rng.standard_exponential(shape) / a)
 
 
-def _uniform(rng: np.random.Generator, T: int, sigma: float) -> Floats:
+def _uniform(rng: np.random.Generator, shape: Shape, sigma: float) -> Floats:
     half_width = min(sigma * math.sqrt(3), 1.0)
-    return 1 + half_width * (1 - 2 * rng.random((T, T)))
+    return 1 + half_width * (1 - 2 * rng.random(shape))
 
 
-def _bernoulli(rng: np.random.Generator, T: int, sigma: float) -> Floats:
-    p = 1 / (1 + sigma**2)
-    D = rng.random((T, T)) < p
+def _bernoulli(rng: np.random.Generator, shape: Shape, sigma: float) -> Floats:
+    p, T = 1 / (1 + sigma**2), shape[1]
+    D = rng.random(shape) < p
     empty = ~D.any(axis=1)
     if empty.any():
         # Redrawing a row until it is not empty, in one step: the column of its first 1 is a
@@ -182,15 +193,15 @@ def _bernoulli(rng: np.random.Generator, T: int, sigma: float) -> Floats:
     return D.astype(np.float64)
 
 
-def _pareto(rng: np.random.Generator, T: int, alpha: float) -> Floats:
-    return _from_logs(rng.standard_exponential((T, T)) / alpha)
+def _pareto(rng: np.random.Generator, shape: Shape, alpha: float) -> Floats:
+    return _from_logs(rng.standard_exponential(shape) / alpha)
 
 
-def _cauchy(rng: np.random.Generator, T: int, _: float) -> Floats:
-    return np.abs(rng.standard_cauchy((T, T)))
+def _cauchy(rng: np.random.Generator, shape: Shape, _: float) -> Floats:
+    return np.abs(rng.standard_cauchy(shape))
 
 
-_SAMPLERS: dict[str, Callable[[np.random.Generator, int, float], Floats]] = {
+_SAMPLERS: dict[str, Callable[[np.random.Generator, Shape, float], Floats]] = {
     "lognormal": _lognormal,
     "gamma": _gamma,
     "exponential": _gamma,

@@ -9,6 +9,7 @@ Strings, complex numbers, objects and sparse tensors raise `TypeError`; an array
 matrix, is empty, or holds NaN or infinity raises `ValueError`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ._checks import Array, Floats
 
 __all__ = [
     "collapse_residual",
+    "composite_residual",
     "effective_rank",
     "eigenvalues",
     "singular_values",
@@ -76,10 +78,10 @@ def eigenvalues(A: Array) -> Array:
 def top_singular_values(A: Array, k: int = 2) -> Array:
     r"""Return the k largest singular values, largest first.
 
-    A large numpy matrix goes through Lanczos iterations (products with A and its transpose only),
-    which cost a fraction of a full decomposition and agree with it to about 1e-13; all others
-    through the full decomposition. The result does not depend on chance: the start vectors are
-    fixed.
+    Large matrices go, one by one, through Lanczos iterations (products with A and its transpose
+    only, in double precision, on the processor), which cost a fraction of a full decomposition and
+    agree with it to about 1e-12. Small ones, and tensors that ask for a gradient, go through the
+    full decomposition. The result does not depend on chance: the start vectors are fixed.
 
     Parameters
     ----------
@@ -108,9 +110,7 @@ def top_singular_values(A: Array, k: int = 2) -> Array:
             f"k must be at most {smaller_side} for a matrix of shape {tuple(A.shape)}, got {k}; "
             "pass a smaller k"
         )
-    if isinstance(A, np.ndarray) and A.ndim == 2 and smaller_side >= _LARGE and k <= _FEW:
-        return _lanczos(A, k)
-    return xp.linalg.svdvals(A)[..., :k]
+    return _top(A, k) if _lanczos_pays(A, k) else xp.linalg.svdvals(A)[..., :k]
 
 
 def spectral_gap(A: Array) -> Array:
@@ -136,9 +136,10 @@ def spectral_gap(A: Array) -> Array:
 def stable_rank(M: Array) -> Array:
     r"""Return the stable rank :math:`\mathrm{sr}(M) = \|M\|_F^2/\|M\|^2` of the matrix given.
 
-    It lies between 1 and the rank, and changes little when small singular values do. The stable
-    rank of a token covariance is ``stable_rank(X @ X.T)``; where it is close to 1, use
-    `collapse_residual` on X.
+    It lies between 1 and the rank, and changes little when small singular values do. The norm comes
+    from the Gram matrix of the smaller side, or from Lanczos iterations where M is large: never
+    from a full decomposition. The stable rank of a token covariance is ``stable_rank(X @ X.T)``;
+    where it is close to 1, use `collapse_residual` on X.
 
     Parameters
     ----------
@@ -159,11 +160,13 @@ def stable_rank(M: Array) -> Array:
     1.5625
     """
     xp, M = _scaled(*_matrix(M, "M"), "M")
-    if isinstance(M, np.ndarray) and M.ndim == 2 and min(M.shape) >= _LARGE:
-        norm = _lanczos(M, 1)[0]
+    if _lanczos_pays(M, 1):
+        square = _top(M, 1)[..., 0] ** 2
     else:
-        norm = xp.linalg.svdvals(M)[..., 0]
-    ratio = xp.sum(M * M, axis=(-2, -1)) / norm**2
+        N = xp.matrix_transpose(M)
+        gram = N @ M if M.shape[-2] >= M.shape[-1] else M @ N
+        square = xp.linalg.eigvalsh(gram)[..., -1]
+    ratio = xp.sum(M * M, axis=(-2, -1)) / square
     return _number(xp.clip(ratio, 1.0, None))  # rounding alone could take it below 1
 
 
@@ -194,6 +197,48 @@ def collapse_residual(X: Array) -> Array:
     xp, X = _scaled(*_matrix(X, "X"), "X")
     s = xp.linalg.svdvals(X)
     return _number(xp.sum((s[..., 1:] / s[..., :1]) ** 4, axis=-1))
+
+
+def composite_residual(X: Array) -> Array:
+    r"""Return how far the tokens are from being all equal, in the composite norm.
+
+    .. math:: \sqrt{\|R\|_1 \, \|R\|_\infty}, \qquad R = X - \mathbf 1 x^\top,
+       \qquad x = \tfrac1T X^\top \mathbf 1,
+
+    with the largest absolute column sum :math:`\|R\|_1` and row sum :math:`\|R\|_\infty`. Here x is
+    the mean token, so that :math:`\mathbf 1 x^\top` is the nearest matrix of equal rows in the
+    Frobenius norm, and R is X with its token mean removed. A minimiser of the composite norm itself
+    takes a search for each matrix and gains little: as R is I - 11ᵀ/T times any other residual,
+    and that matrix has composite norm 2 (1 - 1/T), the value returned is at most 2 (1 - 1/T) times
+    the smallest over all x, and equal to it for two tokens.
+
+    Parameters
+    ----------
+    X : array or tensor, shape (..., T, d)
+
+    Returns
+    -------
+    float for one numpy matrix, else array or tensor, shape (...)
+        0 where all rows are the same. It is a length: twice the tokens, twice the residual.
+
+    References
+    ----------
+    Dong, Cordonnier and Loukas (2021) show that it falls doubly exponentially with the depth of
+    pure attention.
+
+    Examples
+    --------
+    >>> composite_residual([[1, 0], [3, 0]])
+    1.4142135623730951
+    """
+    xp, X = _matrix(X, "X")
+    largest = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True)
+    scale = xp.where(largest > 0, largest, xp.ones_like(largest))
+    R = X / scale
+    R = xp.abs(R - xp.mean(R, axis=-2, keepdims=True))
+    column = xp.max(xp.sum(R, axis=-2), axis=-1)
+    row = xp.max(xp.sum(R, axis=-1), axis=-1)
+    return _number(xp.sqrt(column * row) * scale[..., 0, 0])
 
 
 def effective_rank(A: Array) -> Array:
@@ -272,45 +317,100 @@ def token_cosine(X: Array) -> Array:
 
 _LARGE = 500  # smaller side from which Lanczos beats the full decomposition
 _FEW = 10  # number of values up to which it does
-_TOLERANCE = 1e-8  # relative residual in A^T A; the values themselves err by about its square
+_TOLERANCE = 1e-6  # relative residual in A^T A; the values themselves err by about its square
+_CHUNK = 2**16  # entries that stay in the processor's cache between two products
+
+
+def _lanczos_pays(A: Array, k: int) -> bool:
+    needs_gradient = _checks.is_torch(A) and A.requires_grad
+    return min(A.shape[-2:]) >= _LARGE and k <= _FEW and not needs_gradient
+
+
+def _top(A: Array, k: int) -> Array:
+    """Return the k largest singular values of each matrix of a batch by Lanczos iterations."""
+    matrices = A.cpu().numpy() if _checks.is_torch(A) else A
+    flat = matrices.reshape(-1, *A.shape[-2:])
+    values = np.stack([_lanczos(matrix, k) for matrix in flat])
+    values = values.reshape(*A.shape[:-2], k).astype(matrices.dtype)
+    return A.new_tensor(values) if _checks.is_torch(A) else values
 
 
 def _lanczos(A: Floats, k: int) -> Floats:
-    """Return the k largest singular values by ARPACK's Lanczos iteration on AᵀA.
+    """Return the k largest singular values of one matrix.
 
-    The values are those of A on the vectors found, so nothing is lost by squaring. One Krylov space
-    can't see a repeated value twice: a second run, from another start, looks at what is left over
-    and sends the matrix to the full decomposition if a value was missed.
+    The values are those of A on the vectors found, so nothing is lost by squaring. As the Krylov
+    space grows by k vectors at a time, it sees a value as often as it is asked for.
     """
-    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+    m, n = A.shape
+    turned = m < n or (m == n and A.flags.f_contiguous)
+    B = np.asarray(A.T if turned else A, dtype=np.float64)
+    scale = float(max(B.max(), -B.min()))
+    if 1e-50 < scale < 1e50 or scale == 0:
+        scale = 1.0
+    else:
+        B = B / scale
+    rows = max(1, _CHUNK // min(m, n))
 
-    B = np.asarray(A if A.shape[0] >= A.shape[1] else A.T, dtype=np.float64)
-    scale = np.abs(B).max()
-    if scale == 0:
-        return np.zeros(k, dtype=A.dtype)
-    B = B / scale
-    n = B.shape[1]
-    start = np.random.default_rng(0).standard_normal((2, n))
-    found = np.zeros((n, 0))
+    def square(X: Floats) -> Floats:
+        X = np.asfortranarray(X)
+        Y = np.zeros_like(X)
+        for start in range(0, max(m, n), rows):  # read from memory once, for all the products
+            chunk = B[start : start + rows]
+            for x, y in zip(X.T, Y.T, strict=True):
+                y += chunk.T @ (chunk @ x)
+        return Y
 
-    def square(x: Floats) -> Floats:
-        x = x.ravel() - found @ (found.T @ x.ravel())
-        y: Floats = B.T @ (B @ x)
-        y -= found @ (found.T @ y)
-        return y
+    vectors = _block_lanczos(square, min(m, n), k, width=k)
+    values = np.linalg.svd(B if vectors is None else B @ vectors, compute_uv=False)[:k]
+    return np.asarray(values * scale)
 
-    operator = LinearOperator((n, n), matvec=square, dtype=np.float64)
-    try:
-        _, vectors = eigsh(operator, k=k, ncv=40, tol=_TOLERANCE, v0=start[0])
-        found = np.linalg.qr(vectors)[0]
-        values = np.linalg.svd(B @ found, compute_uv=False)
-        left, _ = eigsh(operator, k=1, ncv=40, tol=_TOLERANCE, v0=start[1])
-        complete = left[0] <= values[-1] ** 2 * (1 + 1e-10) + 1e-14 * values[0] ** 2
-    except ArpackError:  # no convergence, or nothing left over to look at
-        complete = False
-    if not complete:
-        values = np.linalg.svd(B, compute_uv=False)[:k]
-    return np.asarray(values * scale, dtype=A.dtype)
+
+def _block_lanczos(
+    square: Callable[[Floats], Floats],
+    n: int,
+    k: int,
+    *,
+    width: int,
+    report: Callable[[Floats, Floats], None] | None = None,
+) -> Floats | None:
+    """Return eigenvectors of the k largest eigenvalues of a symmetric matrix without negative ones.
+
+    ``square`` multiplies it with n × width vectors. The Krylov space grows by a block of `width` of
+    them in each step, so that a value which occurs up to `width` times is seen as often; the basis
+    is kept orthogonal in full. Every few steps the values are looked at, and ``report`` hears of
+    them and of their relative residuals. None means that rounding hides the k-th value, or that the
+    space has grown too large.
+    """
+    from scipy.linalg import eigh
+
+    steps = min(_MOST_STEPS, n // (2 * width))
+    basis = np.empty((n, steps * width), order="F")
+    projected = np.zeros((steps * width, steps * width))
+    block = np.linalg.qr(np.random.default_rng(0).standard_normal((n, width)))[0]
+    for step in range(1, steps + 1):
+        last, old, new = max(0, step - 2) * width, (step - 1) * width, step * width
+        basis[:, old:new] = block
+        V, near = basis[:, :new], basis[:, last:new]  # the image is orthogonal to those before
+        image = square(block)
+        part = near.T @ image
+        projected[last:new, old:new], projected[old:new, last:new] = part, part.T
+        block, R = np.linalg.qr(image - near @ part)
+        if step % (2 + step // 60) == 0 or step == steps:
+            values, y = eigh(projected[:new, :new], subset_by_index=[new - k, new - 1])
+            residuals = np.linalg.norm(R @ y[-width:], axis=0)
+            if report is not None:
+                report(values[::-1], (residuals / values.clip(1e-300))[::-1])
+            hidden = values[0] < 1e-9 * values[-1]  # by rounding, or seen too little of so far
+            if not hidden and (residuals <= _TOLERANCE * values).all():
+                vectors: Floats = V @ y
+                return vectors
+            if hidden and step > 8:
+                return None
+        block = np.linalg.qr(block - V @ (V.T @ block))[0]  # to all, in spite of rounding
+    return None
+
+
+_MOST_STEPS = 300
 
 
 def _matrix(value: Array, name: str, *, square: bool = False) -> tuple[Any, Array]:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = ("ensembles", "laws", "spectra", "attention", "predictions", "figures", "demos")
+MODULES = (
+    *("ensembles", "laws", "spectra", "attention", "operators", "predictions", "sweeps"),
+    *("figures", "demos"),
+)
 PAGE = (ROOT / "pages/notation.md").read_text(encoding="utf-8")
 CHAPTERS = sorted((ROOT / "chapters").glob("[0-9][0-9]-*.ipynb"))
 

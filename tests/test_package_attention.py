@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit, softmax
 
 from gapcourse import predictions
-from gapcourse.attention import attention_matrix, remove_mean
+from gapcourse.attention import attention_matrix, mean_removed_attention, remove_mean
 from gapcourse.laws import AttentionBulk
 
 MAPS = {
@@ -251,6 +251,216 @@ def test_rows_of_any_sum_under_a_mask():
     with pytest.raises(ValueError, match="square"):
         remove_mean(np.ones((2, 3)), stochastic=False)
     np.testing.assert_array_equal(remove_mean(np.zeros((2, 2)), stochastic=False), 0)
+
+
+# ------------------------------------------------------------------ mean removal on fused attention
+
+SHAPES = [(7, 4), (3, 7, 4), (2, 3, 7, 4), (2, 1, 3, 7, 4)]
+NO_TORCH = "torch is an extra of the package"
+
+
+def tensors(shape, rng, dtype=None):
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    values = np.random.default_rng(rng).standard_normal((3, *shape))
+    return tuple(torch.tensor(x, dtype=dtype or torch.float64) for x in values)
+
+
+def dense(q, k, v, causal=False, scale=None):
+    """Return what `mean_removed_attention` must give, by way of the T × T matrix."""
+    mask = np.tri(q.shape[-2], dtype=bool) if causal else None
+    return remove_mean(attention_matrix(q, k, scale=scale, mask=mask), mask) @ v
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fused_mean_removal_is_the_dense_one(shape, causal):
+    """In float64 to 1e-12, in float32 to 1e-5; rounding is of order 10 eps here."""
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    for dtype, error in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        q, k, v = tensors(shape, 21, dtype)
+        for scale in (None, 1.7):
+            out = mean_removed_attention(q, k, v, causal=causal, scale=scale)
+            assert out.dtype == dtype
+            assert out.shape == shape
+            exact = dense(q.double(), k.double(), v.double(), causal, scale)
+            np.testing.assert_allclose(out, exact, atol=error)
+    assert abs(exact).max() > 0.1
+    if causal:
+        np.testing.assert_allclose(out[..., 0, :], 0, atol=1e-6)  # the first row
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fused_mean_removal_at_length(causal):
+    """T = 600. A mean of 100 is known to 100 eps = 1.2e-5; causal attention sums before it."""
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    q, k, v = tensors((2, 600, 16), 22, torch.float32)
+    for shift in (0.0, 100.0):
+        exact = dense(q.double(), k.double(), (v + shift).double(), causal)
+        out = mean_removed_attention(q, k, v + shift, causal=causal)
+        np.testing.assert_allclose(out, exact, atol=(1e-4 if causal else 2e-5) if shift else 1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fused_mean_removal_is_that_of_torch(causal):
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    q, k, v = tensors((2, 3, 9, 4), 23)
+    plain = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    counts = torch.arange(1, 10, dtype=v.dtype)[:, None]
+    mean = v.cumsum(-2) / counts if causal else v.mean(-2, keepdim=True)
+    np.testing.assert_allclose(
+        mean_removed_attention(q, k, v, causal=causal), plain - mean, atol=1e-14
+    )
+
+
+def test_causal_attention_does_not_see_the_future():
+    q, k, v = tensors((5, 3), 24)
+    out = mean_removed_attention(q, k, v, causal=True)
+    k[3:], v[3:] = 7.0, -9.0
+    np.testing.assert_array_equal(mean_removed_attention(q, k, v, causal=True)[:3], out[:3])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", SHAPES[:3])
+def test_gradients_of_fused_mean_removal(shape, causal):
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    inputs = tuple(x.requires_grad_() for x in tensors(shape, 25))
+
+    def attend(*qkv):
+        return mean_removed_attention(*qkv, causal=causal)
+
+    assert torch.autograd.gradcheck(attend, inputs)
+    weights = torch.tensor(np.random.default_rng(26).standard_normal(shape))
+    fused = torch.autograd.grad((attend(*inputs) * weights).sum(), inputs)
+    exact = torch.autograd.grad((dense(*inputs, causal) * weights).sum(), inputs)
+    for ours, theirs in zip(fused, exact, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-12)
+    single = tuple(x.detach().float().requires_grad_() for x in inputs)
+    fused = torch.autograd.grad((attend(*single) * weights.float()).sum(), single)
+    for ours, theirs in zip(fused, exact, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_matrix_is_formed(shape, causal):
+    """With all kernels but the fused one turned off, it still runs."""
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    attention = pytest.importorskip("torch.nn.attention", reason="torch 2.3 has it")
+    with attention.sdpa_kernel([attention.SDPBackend.FLASH_ATTENTION]):
+        mean_removed_attention(*tensors(shape, 27, torch.float32), causal=causal)
+
+
+def test_queries_keys_and_values_of_other_shapes():
+    q, k, v = tensors((2, 3, 6, 4), 28)
+    exact = dense(q, k, v)
+    few = mean_removed_attention(q[..., :2, :], k, v)  # fewer queries than keys
+    np.testing.assert_allclose(few, exact[..., :2, :], atol=1e-14)
+    narrow = mean_removed_attention(q, k, v[..., :1])
+    np.testing.assert_allclose(narrow, exact[..., :1], atol=1e-14)
+    shared = mean_removed_attention(q, k[:1, :1], v[0])  # one key head for all
+    expected = dense(q, k[:1, :1].expand(2, 3, 6, 4), v[0].expand(2, 3, 6, 4))
+    np.testing.assert_allclose(shared, expected, atol=1e-14)
+    crossed = mean_removed_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+    assert crossed.shape == (2, 6, 3, 4)  # not contiguous
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_data_types_of_fused_mean_removal(causal):
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    q, k, v = tensors((8, 4), 29)
+    exact = dense(q, k, v, causal)
+    for dtype, error in ((torch.bfloat16, 6e-2), (torch.float16, 6e-3)):
+        out = mean_removed_attention(*(x.to(dtype) for x in (q, k, v)), causal=causal)
+        assert out.dtype == dtype
+        np.testing.assert_allclose(out.double(), exact, atol=error)
+    assert mean_removed_attention(q.float(), k, v.half(), causal=causal).dtype == torch.float64
+    assert mean_removed_attention(*(x.long() for x in (q, k, v)), causal=causal).dtype == q.dtype
+    ones = torch.full((1000, 2), 100.0, dtype=torch.float16)  # whose sum is beyond float16
+    zero = mean_removed_attention(ones / 100, ones / 100, ones, causal=causal)
+    np.testing.assert_allclose(zero.double(), 0, atol=0.1)
+
+
+def test_what_fused_mean_removal_refuses():
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    q, k, v = tensors((3, 5, 4), 30)
+    array = np.ones((5, 4))
+    bad = v.clone()
+    bad[0, 0, 0] = math.nan
+    far = v.clone()
+    far[0, 0, 0] = math.inf
+    meta = torch.ones(5, 4, device="meta")
+    for call, error, message in (
+        (lambda: mean_removed_attention(array, array, array), TypeError, r"^q .*from_numpy\(q\)"),
+        (lambda: mean_removed_attention(q, k, array), TypeError, r"^v .*ndarray.*from_numpy\(v\)"),
+        (lambda: mean_removed_attention(q, "k", v), TypeError, r"^k .*'k' \(str\); pass torch"),
+        (lambda: mean_removed_attention(q, None, v), TypeError, r"^k .*None .*gapcourse\[torch\]"),
+        (lambda: mean_removed_attention(q + 0j, k, v), TypeError, "^q must hold real .*complex"),
+        (lambda: mean_removed_attention(q > 0, k, v), TypeError, "^q must hold real .*bool"),
+        (lambda: mean_removed_attention(q, k.to_sparse(), v), TypeError, r"^k .*k\.to_dense\(\)"),
+        (lambda: mean_removed_attention(q, k, meta), TypeError, "^v must hold numbers.*meta"),
+        (
+            lambda: mean_removed_attention(q, k, v, causal=1),
+            TypeError,
+            "^causal .*got 1 .int.; masks",
+        ),
+        (lambda: mean_removed_attention(q, k, v, causal=None), TypeError, "^causal .*None"),
+        (lambda: mean_removed_attention(q, k, v, scale="1"), TypeError, "^scale .*; pass real"),
+        (lambda: mean_removed_attention(q, k, v, scale=math.inf), ValueError, "^scale .*inf; pass"),
+        (lambda: mean_removed_attention(q, k, bad), ValueError, "^v must be finite, got 1 NaN"),
+        (lambda: mean_removed_attention(bad, k, v), ValueError, "^q must be finite, got 1 NaN"),
+        (lambda: mean_removed_attention(q, far, v), ValueError, "^k must be finite, got 1 NaN or"),
+        (
+            lambda: mean_removed_attention(q[0, 0], k, v),
+            ValueError,
+            r"^q .*shape \(4,\); pass a 2-D",
+        ),
+        (lambda: mean_removed_attention(q[:, :0], k, v), ValueError, "^q .*at least one entry"),
+        (
+            lambda: mean_removed_attention(q, k[..., :2], v),
+            ValueError,
+            r"k and v .*5, 2\).*; give q",
+        ),
+        (
+            lambda: mean_removed_attention(q, k, v[:, :2]),
+            ValueError,
+            r"k and v .*2, 4\); give q and",
+        ),
+        (
+            lambda: mean_removed_attention(q, k[:2], v),
+            ValueError,
+            "broadcast in their leading .*give",
+        ),
+        (
+            lambda: mean_removed_attention(q[:, :2], k, v, causal=True),
+            ValueError,
+            "^q and k must have equally many tokens .*; pass all queries, or causal=False",
+        ),
+        (
+            lambda: mean_removed_attention(1e200 * q, 1e200 * k, v),
+            ValueError,
+            r"finite logits and sums, .*range of torch\.float64; pass smaller ones",
+        ),
+        (
+            lambda: mean_removed_attention(1e20 * q.float(), 1e20 * k.float(), v.float()),
+            ValueError,
+            r"finite logits and sums, .*range of torch\.float32; pass smaller ones",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_fused_mean_removal_on_a_gpu():
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use")
+    q, k, v = tensors((2, 3, 64, 16), 31, torch.float32)
+    for causal in (False, True):
+        out = mean_removed_attention(*(x.to("cuda") for x in (q, k, v)), causal=causal)
+        assert out.device.type == "cuda"
+        np.testing.assert_allclose(out.cpu(), dense(q, k, v, causal), atol=1e-5)
+    with pytest.raises(ValueError, match=r"on one device, got cuda:0, cpu, cpu; move them"):
+        mean_removed_attention(q.to("cuda"), k, v)
 
 
 # ------------------------------------------------------------------ at initialisation

@@ -9,7 +9,7 @@ import pytest
 
 import gapcourse
 
-MODULES = ["attention", "ensembles", "laws", "predictions", "spectra"]
+MODULES = ["attention", "ensembles", "laws", "operators", "predictions", "spectra", "sweeps"]
 
 
 def run(code: str) -> str:
@@ -31,7 +31,7 @@ def test_import_brings_no_heavy_package():
 
 
 def test_numeric_modules_bring_neither_torch_nor_matplotlib():
-    uses = "g.ensembles, g.laws, g.predictions, g.attention, g.spectra"
+    uses = "g.ensembles, g.laws, g.predictions, g.attention, g.spectra, g.operators"
     code = (
         f"import sys, gapcourse as g; {uses}; print({{'torch', 'matplotlib'}} & set(sys.modules))"
     )

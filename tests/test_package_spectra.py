@@ -1,9 +1,11 @@
 """Spectral measures and mean removal: prescribed spectra, torch parity, refusals."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from array_api_compat import array_namespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +18,11 @@ ONE_NUMBER = [
     spectra.spectral_gap,
     spectra.stable_rank,
     spectra.collapse_residual,
+    spectra.composite_residual,
     spectra.effective_rank,
     spectra.token_cosine,
 ]
+ENTRIES = ("lognormal", "gamma")
 NOT_ZERO = [spectra.stable_rank, spectra.collapse_residual, spectra.effective_rank]
 
 
@@ -93,6 +97,55 @@ def test_token_cosine():
     assert spectra.token_cosine(isometric_input(4, 9, rng=0)) == pytest.approx(0, abs=1e-15)
 
 
+def composite(R):
+    return math.sqrt(np.linalg.norm(R, 1) * np.linalg.norm(R, np.inf))
+
+
+def test_the_composite_residual_of_equal_tokens_and_of_two():
+    token = np.array([3.0, -1.0, 0.5])
+    assert spectra.composite_residual(np.tile(token, (4, 1))) == 0
+    assert spectra.composite_residual(np.zeros((4, 3))) == 0
+    assert spectra.composite_residual([[5.0, 2.0]]) == 0
+    step = np.array([2.0, 0.0, -6.0])
+    X = np.stack([token + step, token - step])  # column sums 2 |step|, row sums 2 + 6
+    assert spectra.composite_residual(X) == pytest.approx(math.sqrt(12 * 8), rel=1e-14)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 10**6), st.floats(1e-300, 1e300))
+def test_the_composite_residual(rows, columns, seed, scale):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, columns))
+    value = spectra.composite_residual(X)
+    assert value == pytest.approx(composite(X - X.mean(axis=0)), rel=1e-12, abs=1e-14)
+    assert spectra.composite_residual(scale * X) == pytest.approx(scale * value, rel=1e-12)
+    shifted = spectra.composite_residual(X + rng.standard_normal(columns))
+    assert shifted == pytest.approx(value, rel=1e-12, abs=1e-14)
+    centres = [np.median(X, axis=0), X[0], *(X.mean(axis=0) + rng.standard_normal((20, columns)))]
+    smallest = min(composite(X - x) for x in centres)
+    assert value <= 2 * (1 - 1 / rows) * smallest * (1 + 1e-12) + 1e-14
+
+
+def test_the_bound_of_the_composite_residual_is_sharp():
+    T = 50  # one token away from all the others: the mean is nearly twice as far as they are
+    X = np.zeros((T, 1))
+    X[0] = 1
+    assert spectra.composite_residual(X) == pytest.approx(
+        math.sqrt(2 * (1 - 1 / T) * (1 - 1 / T)), rel=1e-12
+    )
+    assert composite(X - np.zeros(1)) == 1
+
+
+def test_attention_contracts_the_composite_residual():
+    # A row-stochastic matrix leaves 1xᵀ alone, so the residual falls with each product.
+    X = np.random.default_rng(6).standard_normal((40, 10))
+    values = []
+    for seed in range(4):
+        X = random_markov(40, rng=seed) @ X
+        values.append(spectra.composite_residual(X))
+    assert all(after < 0.5 * before for before, after in pairwise(values))
+
+
 # ------------------------------------------------------------------ the fast path
 
 
@@ -132,6 +185,90 @@ def test_lanczos_keeps_single_precision():
     top = spectra.top_singular_values(A.astype(np.float32))
     assert top.dtype == np.float32
     np.testing.assert_allclose(top, spectra.top_singular_values(A), rtol=1e-6)
+
+
+def test_lanczos_takes_batches_and_tensors():
+    batch = np.stack([[random_markov(520, entries=e, rng=i) for i in range(2)] for e in ENTRIES])
+    full = np.linalg.svd(batch, compute_uv=False)
+    top = spectra.top_singular_values(batch)
+    assert top.shape == (2, 2, 2)
+    np.testing.assert_allclose(top, full[..., :2], rtol=1e-11)
+    expected = (full**2).sum(axis=-1) / full[..., 0] ** 2
+    np.testing.assert_allclose(spectra.stable_rank(batch), expected, rtol=1e-11)
+    np.testing.assert_allclose(spectra.spectral_gap(batch), full[..., 0] - full[..., 1], rtol=1e-10)
+    torch = pytest.importorskip("torch", reason="torch is an extra of the package")
+    for dtype in (torch.float32, torch.float64):
+        result = spectra.top_singular_values(torch.tensor(batch, dtype=dtype))
+        assert result.dtype == dtype
+        # single precision rounds the entries, 1/T each, so the values by about 6e-8 of them
+        np.testing.assert_allclose(result, top, rtol=1e-11 if dtype == torch.float64 else 1e-6)
+    A = torch.tensor(batch[0, 0], requires_grad=True)
+    (gradient,) = torch.autograd.grad(spectra.top_singular_values(A, 1).sum(), A)
+    left, _, right = np.linalg.svd(batch[0, 0])
+    np.testing.assert_allclose(gradient, np.outer(left[:, 0], right[0]), atol=1e-12)
+
+
+@pytest.mark.parametrize("turn", [np.asarray, np.asfortranarray, np.transpose, np.flipud])
+@pytest.mark.parametrize("shape", [(700, 530), (530, 700), (600, 600)])
+def test_lanczos_whatever_the_layout(shape, turn):
+    A = turn(np.random.default_rng(3).standard_normal(shape))
+    full = np.linalg.svd(A, compute_uv=False)
+    np.testing.assert_allclose(spectra.top_singular_values(A), full[:2], rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "s",
+    [
+        np.r_[1, np.full(260, 0.5), np.full(259, 0.2)],  # the Krylov space ends after five vectors
+        np.r_[1, 0.5, 0.3, 0.2, 0.1, np.zeros(515)],
+        np.r_[1, 1e-3 * np.linspace(1, 0.1, 519)],  # the first value drowns the others a bit
+    ],
+    ids=["few", "rank", "small"],
+)
+def test_lanczos_keeps_its_basis_orthogonal(s, monkeypatch):
+    A = with_spectrum(s, 520, 520)
+    monkeypatch.setattr(array_namespace(A).linalg, "svdvals", None)
+    shapes = []
+    svd = np.linalg.svd
+    monkeypatch.setattr(np.linalg, "svd", lambda M, **kw: shapes.append(M.shape) or svd(M, **kw))
+    np.testing.assert_allclose(spectra.top_singular_values(A), s[:2], rtol=1e-10)
+    assert shapes == [(520, 2)]  # and not the full decomposition that follows a failure
+
+
+def test_lanczos_goes_on_where_the_edge_is_dense():
+    # Near its edge the spectrum has gaps like those of a random matrix, n^(-2/3): more than 100
+    # steps. The values err by the square of the residual, 1e-12, over the gap of 1e-3.
+    n = 20_000
+    d = 1 - np.linspace(0, 1, n) ** (2 / 3)
+    steps = []
+    vectors = spectra._block_lanczos(
+        lambda X: steps.append(X.shape) or d[:, None] * X, n, 2, width=2
+    )
+    assert len(steps) > 100
+    values = np.linalg.eigvalsh(vectors.T @ (d[:, None] * vectors))[::-1]
+    np.testing.assert_allclose(values, d[:2], rtol=1e-8)
+
+
+def test_lanczos_on_values_that_rounding_hides_from_the_gram_matrix():
+    s = np.r_[1.0, 1e-9, np.full(518, 1e-10)]  # squared, 1e-18 is lost beside 1
+    top = spectra.top_singular_values(with_spectrum(s, 520, 520))
+    # a full decomposition finds small values up to a few times 1e-16 of the largest
+    np.testing.assert_allclose(top, [1, 1e-9], rtol=1e-12, atol=3e-15)
+    assert top[1] == pytest.approx(1e-9, rel=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(20, 7), (7, 20), (520, 6), (3, 520, 6)])
+def test_the_stable_rank_decomposes_the_smaller_gram_matrix(shape, monkeypatch):
+    M = np.random.default_rng(4).standard_normal(shape)
+    s = np.linalg.svd(M, compute_uv=False)
+    expected = (s**2).sum(axis=-1) / s[..., 0] ** 2
+    seen = []
+    linalg = array_namespace(M).linalg
+    eigvalsh = linalg.eigvalsh
+    monkeypatch.setattr(linalg, "eigvalsh", lambda G: seen.append(G.shape) or eigvalsh(G))
+    monkeypatch.setattr(linalg, "svdvals", None)
+    np.testing.assert_allclose(spectra.stable_rank(M), expected, rtol=1e-12)
+    assert [gram[-2:] for gram in seen] == [(min(shape[-2:]),) * 2]
 
 
 def test_no_full_decomposition_where_two_values_do(monkeypatch):
@@ -193,6 +330,8 @@ def test_torch_gradients_pass():
     X = torch.tensor(np.random.default_rng(1).standard_normal((4, 6)), requires_grad=True)
     assert torch.autograd.gradcheck(spectra.stable_rank, X)
     assert torch.autograd.gradcheck(spectra.collapse_residual, X)
+    assert torch.autograd.gradcheck(spectra.composite_residual, X)
+    assert torch.autograd.gradcheck(spectra.top_singular_values, X)
 
 
 # ------------------------------------------------------------------ mean removal
