@@ -7,6 +7,8 @@ costs next to nothing:
 - ``laws``: limiting laws of singular values;
 - ``spectra``: singular values, eigenvalues, stable rank and its kin;
 - ``attention``: attention matrices and mean removal;
+- ``networks``: stacks of attention layers (torch);
+- ``gradients``: norms of their gradients (torch);
 - ``operators``: a random Markov matrix that is never stored;
 - ``predictions``: the theory as functions;
 - ``figures``: the course's figures;
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
         demos,
         ensembles,
         figures,
+        gradients,
         laws,
+        networks,
         operators,
         predictions,
         spectra,
@@ -38,7 +42,9 @@ __all__ = [
     "demos",
     "ensembles",
     "figures",
+    "gradients",
     "laws",
+    "networks",
     "operators",
     "predictions",
     "spectra",

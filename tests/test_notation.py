@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = (
-    *("ensembles", "laws", "spectra", "attention", "operators", "predictions", "sweeps"),
+    *("ensembles", "laws", "spectra", "attention", "networks", "gradients", "operators"),
+    *("predictions", "sweeps"),
     *("figures", "demos"),
 )
 PAGE = (ROOT / "pages/notation.md").read_text(encoding="utf-8")

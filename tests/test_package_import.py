@@ -9,7 +9,10 @@ import pytest
 
 import gapcourse
 
-MODULES = ["attention", "ensembles", "laws", "operators", "predictions", "spectra", "sweeps"]
+MODULES = [
+    *("attention", "ensembles", "gradients", "laws", "networks"),
+    *("operators", "predictions", "spectra", "sweeps"),
+]
 
 
 def run(code: str) -> str:

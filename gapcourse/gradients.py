@@ -1,0 +1,595 @@
+r"""Norms of the gradients that reach the weights of an `gapcourse.networks.AttentionStack`.
+
+The gradient of the tokens that leave the stack with respect to one weight matrix is a Td × d²
+Jacobian. Its Frobenius norm can be had without forming it: exactly, by a Kronecker identity, where
+the attention is fixed; else from products of the Jacobian's transpose with random vectors.
+
+The module needs torch. Layers count from 1.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaincinv, ndtr
+
+from . import _checks
+from ._checks import RNG, Array
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        'gapcourse.gradients needs torch, which is missing; pip install "gapcourse[torch]"'
+    ) from error
+
+from .networks import AttentionStack, _within_depth
+
+__all__ = [
+    "Estimate",
+    "query_key_gradient_norm",
+    "query_key_gradient_norms",
+    "value_gradient_norm",
+    "value_gradient_norms",
+]
+
+
+class Estimate(float):
+    """A float that knows its standard error.
+
+    Parameters
+    ----------
+    value : float
+    standard_error : float
+        0 where the value is exact.
+    probes : int
+        How many random probes were drawn.
+
+    Examples
+    --------
+    >>> norm = Estimate(2.0, standard_error=0.1, probes=30)
+    >>> norm, norm * 2
+    (Estimate(2.0, standard_error=0.1, probes=30), 4.0)
+    """
+
+    standard_error: float
+    probes: int
+
+    def __new__(cls, value: float, standard_error: float = 0.0, probes: int = 0) -> Estimate:
+        """Make one; see the class."""
+        estimate = super().__new__(cls, value)
+        estimate.standard_error, estimate.probes = float(standard_error), int(probes)
+        return estimate
+
+    def __getnewargs__(self) -> tuple[float, float, int]:  # type: ignore[override]
+        return float(self), self.standard_error, self.probes
+
+    def __repr__(self) -> str:
+        return (
+            f"Estimate({float(self)!r}, standard_error={self.standard_error:.2g}, "
+            f"probes={self.probes})"
+        )
+
+
+def value_gradient_norm(
+    stack: AttentionStack,
+    x: Array,
+    layer: int,
+    *,
+    log: bool = False,
+    rtol: float = 0.03,
+    probes: int = 1000,
+    rng: RNG = None,
+) -> float | Estimate:
+    r"""Return the norm of the gradient of the last tokens in one layer's value weights.
+
+    .. math:: \left\|\frac{\partial X_L}{\partial W_l}\right\|_F
+
+    For fixed attention (one head, no skip connection, norm or MLP) it is exact:
+
+    .. math:: \|A_L \cdots A_l X_{l-1}\|_F \; \|W_{l+1} \cdots W_L\|_F,
+
+    since :math:`\mathrm{vec}\,\partial X_L = (W_{l+1}\cdots W_L)^\top \otimes (A_L\cdots A_l
+    X_{l-1})\; \mathrm{vec}\,\partial W_l`. The cost is :math:`O(L T^3)` at T = d, the memory
+    :math:`O(T^2)`.
+
+    Otherwise it is estimated: with v a standard normal Td-vector,
+    :math:`\mathbb E\|J^\top v\|^2 = \|J\|_F^2`, and one backward pass gives :math:`J^\top v`. The
+    mean over a given number of probes is an unbiased estimate of the *square* (stopping when it
+    looks good moves it by well under its error); the root of it is returned, with its standard
+    error. Where a few directions of the weights carry most of the square, it is taken exactly on
+    the span of the first probes, and sampled with fresh ones off it (Hutch++). Where nothing
+    follows the last layer's attention (no MLP, no post-norm), the gradient of that layer is exact
+    again, with a standard error of 0.
+
+    Parameters
+    ----------
+    stack : AttentionStack
+    x : array or tensor, shape (T, d)
+        The tokens that enter.
+    layer : int
+        l, from 1 to L.
+    log : bool
+        Whether to return the natural logarithm, which no depth overflows (and the standard error of
+        the logarithm).
+    rtol : float
+        Probes are drawn until the standard error is at most this fraction of the norm.
+    probes : int
+        The most to draw, at least 8; a warning says where they did not suffice.
+    rng : None, int or numpy.random.Generator, optional
+        Source of the probes.
+
+    Returns
+    -------
+    float, or `Estimate` where the attention depends on the tokens or the stack is not bare
+
+    Raises
+    ------
+    TypeError
+        An argument of the wrong kind.
+    ValueError
+        A number out of range; tokens of another shape, with NaN or infinity; a norm beyond the
+        range of float64 (``log=True`` has it).
+
+    Warns
+    -----
+    UserWarning
+        The probes did not suffice.
+
+    References
+    ----------
+    The Kronecker identity: derived in this course. Random probes: Hutchinson (1989); the split:
+    Meyer, Musco, Musco and Woodruff (2021), *Hutch++: optimal stochastic trace estimation*.
+    Gradients under rank collapse: Noci et al.
+    (2022); Nait Saada, Naderi and Tanner (2025).
+
+    Examples
+    --------
+    >>> stack = AttentionStack(2, 3, 3, attention="identity", value_init="identity")
+    >>> round(value_gradient_norm(stack, [[1, 0, 0], [0, 1, 0], [0, 0, 1]], 1), 12)
+    3.0
+    """
+    layers = [_layer(stack, layer)]
+    return _value_norms(stack, x, layers, log=log, rtol=rtol, probes=probes, rng=rng)[0]
+
+
+def value_gradient_norms(
+    stack: AttentionStack,
+    x: Array,
+    *,
+    log: bool = False,
+    rtol: float = 0.03,
+    probes: int = 1000,
+    rng: RNG = None,
+) -> list[float | Estimate]:
+    r"""Return the norms of the gradients in the value weights of all layers, in one sweep.
+
+    As `value_gradient_norm` for l = 1, ..., L, at the cost of little more than one of them:
+    :math:`A_L\cdots A_l X_{l-1} = (A_L \cdots A_1 X_0)\, W_1 \cdots W_{l-1}` shares its first
+    factor, and a probe's backward pass meets all layers.
+
+    Parameters
+    ----------
+    stack, x, log, rtol, probes, rng
+        As in `value_gradient_norm`.
+
+    Returns
+    -------
+    list of L floats or `Estimate`, that of layer l at place l - 1
+
+    Examples
+    --------
+    >>> stack = AttentionStack(3, 8, 8, rng=1)
+    >>> all_of_them = value_gradient_norms(stack, np.eye(8))
+    >>> bool(np.isclose(all_of_them[1], value_gradient_norm(stack, np.eye(8), 2)))
+    True
+    """
+    layers = list(range(1, _stack(stack).depth + 1))
+    return _value_norms(stack, x, layers, log=log, rtol=rtol, probes=probes, rng=rng)
+
+
+def query_key_gradient_norm(
+    stack: AttentionStack,
+    x: Array,
+    layer: int,
+    *,
+    log: bool = False,
+    rtol: float = 0.03,
+    probes: int = 1000,
+    rng: RNG = None,
+) -> Estimate:
+    r"""Return the norm of the gradient of the last tokens in one layer's query and key weights.
+
+    .. math:: \left(\left\|\frac{\partial X_L}{\partial W_Q}\right\|_F^2 +
+       \left\|\frac{\partial X_L}{\partial W_K}\right\|_F^2\right)^{1/2}
+
+    It vanishes under rank collapse: where all tokens are alike, no weighting of them matters (Noci
+    et al. 2022). It is estimated by probes, as in `value_gradient_norm`; weights that enter the
+    logits at scale s have a gradient that grows like the root of s, so compare it at one s.
+
+    Parameters
+    ----------
+    stack : AttentionStack
+        With attention that depends on the tokens.
+    x, layer, log, rtol, probes, rng
+        As in `value_gradient_norm`.
+
+    Returns
+    -------
+    Estimate
+
+    Raises
+    ------
+    ValueError
+        Fixed attention, which has neither queries nor keys; else as in `value_gradient_norm`.
+
+    Examples
+    --------
+    >>> alike = np.ones((5, 6))
+    >>> stack = AttentionStack(2, 5, 6, attention="softmax", rng=1)
+    >>> bool(query_key_gradient_norm(stack, alike, 1, rng=2) < 1e-12)
+    True
+    """
+    layers = [_layer(stack, layer)]
+    return _query_key_norms(stack, x, layers, log=log, rtol=rtol, probes=probes, rng=rng)[0]
+
+
+def query_key_gradient_norms(
+    stack: AttentionStack,
+    x: Array,
+    *,
+    log: bool = False,
+    rtol: float = 0.03,
+    probes: int = 1000,
+    rng: RNG = None,
+) -> list[Estimate]:
+    r"""Return the norms of the gradients in the query and key weights of all layers, in one sweep.
+
+    Parameters
+    ----------
+    stack, x, log, rtol, probes, rng
+        As in `query_key_gradient_norm`.
+
+    Returns
+    -------
+    list of L `Estimate`, that of layer l at place l - 1
+
+    Examples
+    --------
+    >>> stack = AttentionStack(3, 8, 8, attention="softmax", rng=1)
+    >>> len(query_key_gradient_norms(stack, np.eye(8), rng=2))
+    3
+    """
+    layers = list(range(1, _stack(stack).depth + 1))
+    return _query_key_norms(stack, x, layers, log=log, rtol=rtol, probes=probes, rng=rng)
+
+
+_LEAST = 8  # probes before their scatter is trusted
+# Over the number of pairs of probes: what they may miss of the scatter, before and after the first
+# directions are moved into the subspace. What is left then is skew, but little.
+_DOUBT = (2, 12)
+_PATIENCE = 40  # probes to wait for, before another look at the directions that scatter most
+_WIDEST = 64  # directions in the subspace
+_ENTRIES = 2**25  # of float64 that one batch of probes may take: 256 MB
+
+
+def _value_norms(
+    stack: AttentionStack, x: Array, layers: list[int], *, log: bool, **options: Any
+) -> list[float | Estimate]:
+    options = _options(**options)
+    x = _tokens(stack, x)
+    if stack.is_fixed and stack.is_bare and stack.heads == 1:
+        logs = _exact(stack, x, layers)
+        return [
+            norm if log else _exp(norm, layer) for norm, layer in zip(logs, layers, strict=True)
+        ]
+    last = stack.mlp is None and (stack.norm is None or stack.norm_position == "pre")
+    exact = [_last_layer(stack, x)] if last and layers[-1] == stack.depth else []
+    rest = layers[: len(layers) - len(exact)]
+    weights = stack.value_weights
+    estimates = exact
+    if rest:
+        estimates = _probed(stack, x, rest, [[weights[k - 1]] for k in rest], **options) + exact
+    return [_rescaled(norm, k, log) for norm, k in zip(estimates, layers, strict=True)]
+
+
+def _query_key_norms(
+    stack: AttentionStack, x: Array, layers: list[int], *, log: bool, **options: Any
+) -> list[Estimate]:
+    options = _options(**options)
+    x = _tokens(stack, x)
+    if stack.is_fixed:
+        raise ValueError(
+            f"stack must have attention that depends on the tokens, got {stack.attention!r}, which "
+            "has neither queries nor keys; pass one with attention='softmax'"
+        )
+    weights = [[stack.query_weights[k - 1], stack.key_weights[k - 1]] for k in layers]
+    estimates = _probed(stack, x, layers, weights, **options)
+    return [_rescaled(norm, k, log) for norm, k in zip(estimates, layers, strict=True)]
+
+
+@torch.no_grad()
+def _exact(stack: AttentionStack, x: torch.Tensor, layers: list[int]) -> list[float]:
+    """Return the logarithms of the exact norms, for layers that increase.
+
+    Two chains of products, each kept at unit norm: from the left A_L ... A_1 X_0 W_1 ... W_(l-1),
+    from the right W_(l+1) ... W_L.
+    """
+    weights = stack.value_weights
+    right = {stack.depth: math.log(stack.dim) / 2}  # of the identity
+    product, size = None, 0.0
+    for k in range(stack.depth - 1, layers[0] - 1, -1):
+        product, change = _unit(weights[k] if product is None else weights[k] @ product)
+        size += change
+        right[k] = size
+    left, size = _unit(x)
+    for matrix in stack.fixed_matrices:
+        left, change = _unit(matrix @ left)
+        size += change
+    logs = []
+    for k in range(1, layers[-1] + 1):
+        if k > 1:
+            left, change = _unit(left @ weights[k - 2])
+            size += change
+        if k in layers:
+            logs.append(size + right[k])
+    return logs
+
+
+@torch.no_grad()
+def _last_layer(stack: AttentionStack, x: torch.Tensor) -> Estimate:
+    """Return the logarithm of the exact norm of the last layer, whose attention nothing follows.
+
+    Head h makes its d/H columns from A_h N, with N the tokens it sees; the skip connection weighs
+    them.
+    """
+    for k in range(1, stack.depth):
+        x = stack.step(x, k)
+    _, size = _unit(stack.matrix(x, stack.depth) @ stack._pre(x))
+    columns = stack.dim // stack.heads
+    return Estimate(size + math.log(columns) / 2 + math.log(stack.skip or 1.0))
+
+
+def _unit(M: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """Return a tensor divided by its Frobenius norm, and the logarithm of that; zero stays."""
+    norm = float(torch.linalg.vector_norm(M, dtype=torch.float64))
+    if 1e-100 < norm < 1e100:
+        return M / norm, math.log(norm)
+    largest = float(M.abs().max())  # the squares left the range of float64
+    if largest == 0:
+        return M, -math.inf
+    if not math.isfinite(largest):
+        raise ValueError(
+            "stack must have finite weights, got NaN or infinity in the product of some; draw "
+            "them again"
+        )
+    M, rest = M / largest, math.log(largest)
+    norm = float(torch.linalg.vector_norm(M, dtype=torch.float64))
+    return M / norm, rest + math.log(norm)
+
+
+def _probed(
+    stack: AttentionStack,
+    x: torch.Tensor,
+    layers: list[int],
+    weights: Sequence[list[torch.nn.Parameter]],
+    *,
+    rtol: float,
+    probes: int,
+    rng: np.random.Generator,
+) -> list[Estimate]:
+    """Return the logarithm of the norm in each set of weights, with its relative error.
+
+    The graph is made once, from the first of the layers on; the backward passes are batched.
+    """
+    flat = [weight for group in weights for weight in group]
+    frozen = [weight for weight in flat if not weight.requires_grad]
+    try:
+        for weight in frozen:
+            weight.requires_grad_(True)
+        with torch.inference_mode(False):
+            X = x.clone()
+            with torch.no_grad():
+                for k in range(1, layers[0]):
+                    X = stack.step(X, k)
+            with torch.enable_grad():
+                for k in range(layers[0], stack.depth + 1):
+                    X = stack.step(X, k)
+                most = 4 * stack.heads * stack.tokens**2 + sum(weight.numel() for weight in flat)
+                at_once = min(max(_ENTRIES // most, 1), _LEAST)
+                groups = [_Group(X, *pair) for pair in zip(weights, layers, strict=True)]
+                return _draw(X, groups, at_once, rtol=rtol, probes=probes, rng=rng)
+    finally:
+        for weight in frozen:
+            weight.requires_grad_(False)
+
+
+class _Group:
+    """The Jacobian of X in one set of weights, and what is known of its squared norm.
+
+    That is the square on a subspace, which is exact, and a sample of the square off it (Hutch++).
+    All squares are kept in units of `scale` squared.
+    """
+
+    def __init__(self, X: torch.Tensor, weights: list[torch.nn.Parameter], layer: int) -> None:
+        self.X, self.weights, self.layer = X, weights, layer
+        self.basis = X.new_zeros((0, sum(weight.numel() for weight in weights)))  # rows
+        self.scale = 0.0
+        self.inside = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the sample off the subspace."""
+        self.seen = self.basis[:0]
+        self.outside: list[float] = []
+        self.products: list[float] = []  # squared inner products of two rows of the sample
+
+    def add(self, gradients: Sequence[torch.Tensor]) -> None:
+        """Take in a batch of products of the Jacobian's transpose with random vectors."""
+        rows = torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+        if not torch.isfinite(rows).all():
+            raise ValueError(
+                f"the gradient of layer {self.layer} must lie within the range of {rows.dtype}, "
+                "got NaN or infinity; take value_init='scaled', fewer layers, or "
+                "dtype=torch.float64 if it is not that yet"
+            )
+        self.scale = self.scale or float(rows.abs().max())
+        rows = rows / (self.scale or 1.0)
+        rows = rows - (rows @ self.basis.T) @ self.basis
+        known = len(self.seen)
+        inner = (rows @ torch.cat([self.seen, rows]).T).double()
+        self.outside += inner[:, known:].diagonal().tolist()
+        self.products += inner[:, :known].square().flatten().tolist()
+        upper = torch.triu_indices(len(rows), len(rows), offset=1, device=inner.device)
+        self.products += inner[:, known:][upper[0], upper[1]].square().tolist()
+        if known < _LEAST:
+            self.seen = torch.cat([self.seen, rows])
+
+    def scatter(self, doubt: float = 0.0) -> tuple[float, float, float]:
+        """Return the mean square off the subspace, how it scatters, and the total.
+
+        With M = JJᵀ a square has variance 2 ‖M‖², and the square of an inner product of two rows
+        has mean ‖M‖²: pairs tell more of it than the squares themselves. It is at most (tr M)². The
+        scatter is the relative variance of the mean.
+        """
+        mean = math.fsum(self.outside) / len(self.outside)
+        if mean == 0:
+            return 0.0, 0.0, self.inside
+        pairs = len(self.products)
+        moment = math.fsum(self.products) / pairs / mean**2 + doubt / pairs
+        return mean, 2 * min(moment, 1.0) / len(self.outside), self.inside + mean
+
+    def needed(self, rtol: float) -> float:
+        """Return how many probes the sample would need."""
+        mean, scatter, total = self.scatter()
+        return len(self.outside) * scatter * (mean / (2 * rtol * total)) ** 2 if total else 0.0
+
+    def estimate(self, drawn: int) -> Estimate:
+        """Return the logarithm of the norm and its standard error.
+
+        A mean of few squares is skew, about a gamma variable. The error is widened so that three of
+        it hold as often as three standard deviations of a normal variable.
+        """
+        mean, scatter, total = self.scatter(_DOUBT[bool(len(self.basis))])
+        if total == 0:
+            return Estimate(-math.inf, 0.0, drawn)
+        error = 0.0
+        if scatter > 0:
+            low = float(gammaincinv(1 / scatter, float(ndtr(-3)))) * scatter
+            error = mean * (1 / low - 1) / 3
+        rounding = math.sqrt(torch.finfo(self.X.dtype).eps)
+        relative = max(error / (2 * total), rounding)
+        return Estimate(math.log(total) / 2 + math.log(self.scale), relative, drawn)
+
+    def deflate(self) -> None:
+        """Move the directions seen into the subspace, and start the sample again."""
+        new = torch.linalg.qr(self.seen.T)[0].T
+        new = torch.linalg.qr((new - (new @ self.basis.T) @ self.basis).T)[0].T  # once more
+        tangent = torch.zeros_like(self.X, requires_grad=True)
+        pulled = torch.autograd.grad(
+            self.X, self.weights, tangent, create_graph=True, materialize_grads=True
+        )
+        pieces = new.split([weight.numel() for weight in self.weights], dim=1)
+        directions = [
+            piece.reshape(-1, *weight.shape)
+            for piece, weight in zip(pieces, self.weights, strict=True)
+        ]
+        (pushed,) = torch.autograd.grad(pulled, tangent, directions, is_grads_batched=True)
+        self.inside += float((pushed / self.scale).square().sum(dtype=torch.float64))
+        self.basis = torch.cat([self.basis, new])
+        self.restart()
+
+
+def _draw(
+    X: torch.Tensor,
+    groups: Sequence[_Group],
+    at_once: int,
+    *,
+    rtol: float,
+    probes: int,
+    rng: np.random.Generator,
+) -> list[Estimate]:
+    """Draw probes until the estimates are good enough."""
+    flat = [weight for group in groups for weight in group.weights]
+    drawn = 0
+    while True:
+        number = min(at_once, probes - drawn)
+        vectors = torch.from_numpy(rng.standard_normal((number, *X.shape))).to(X)
+        gradients = list(
+            torch.autograd.grad(
+                X, flat, vectors, retain_graph=True, is_grads_batched=True, materialize_grads=True
+            )
+        )
+        drawn += number
+        for group in groups:
+            group.add([gradients.pop(0) for _ in group.weights])
+        if any(len(group.outside) < _LEAST for group in groups):
+            continue
+        estimates = [group.estimate(drawn) for group in groups]
+        errors = [estimate.standard_error for estimate in estimates]
+        if max(errors) <= rtol:
+            return estimates
+        if drawn >= probes:
+            warnings.warn(
+                f"{drawn} probes leave a relative standard error of {max(errors):.2g}, above "
+                f"rtol={rtol:g}; pass more probes or a larger rtol",
+                stacklevel=5,
+            )
+            return estimates
+        for group in groups:
+            left = min(probes - drawn - _LEAST, _WIDEST - len(group.basis))
+            if group.needed(rtol) > _PATIENCE and left >= 0:
+                group.deflate()
+
+
+def _rescaled(estimate: Estimate, layer: int, log: bool) -> Estimate:
+    """Return what was asked for: the logarithm, or the norm itself."""
+    if log:
+        return estimate
+    norm = _exp(estimate, layer)
+    return Estimate(norm, norm * estimate.standard_error, estimate.probes)
+
+
+def _exp(log: float, layer: int) -> float:
+    if log > math.log(sys.float_info.max):
+        raise ValueError(
+            f"the gradient norm of layer {layer} must lie within the range of float64, got e to "
+            f"the {log:.6g}; pass log=True for its logarithm"
+        )
+    return math.exp(log)
+
+
+def _stack(stack: object) -> AttentionStack:
+    if not isinstance(stack, AttentionStack):
+        raise TypeError(
+            f"stack must be a gapcourse.networks.AttentionStack, got {type(stack).__name__}; make "
+            "one"
+        )
+    return stack
+
+
+def _layer(stack: AttentionStack, layer: int) -> int:
+    return _within_depth(layer, "layer", _stack(stack).depth)
+
+
+def _tokens(stack: AttentionStack, x: Array) -> torch.Tensor:
+    X = stack.enter(x).detach()
+    if X.ndim != 2:
+        raise ValueError(
+            f"x must be one matrix of tokens, got shape {tuple(X.shape)}; pass one of a batch at a "
+            "time"
+        )
+    return X
+
+
+def _options(*, rtol: float, probes: int, rng: RNG) -> dict[str, Any]:
+    return {
+        "rtol": _checks.positive(rtol, "rtol", "pass a relative error, such as 0.03"),
+        "probes": _checks.whole(probes, "probes", _LEAST),
+        "rng": _checks.generator(rng),
+    }
