@@ -62,6 +62,15 @@ def whole(value: object, name: str, minimum: int = 1) -> int:
     return number
 
 
+def flag(value: object, name: str, remedy: str = "pass one of them") -> bool:
+    """Return True or False, and nothing that merely counts as one."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(
+            f"{name} must be True or False, got {shown(value)} ({type(value).__name__}); {remedy}"
+        )
+    return bool(value)
+
+
 def affordable(shape: tuple[int, ...], name: str) -> None:
     """Refuse to make an array of float64 that would fill the memory."""
     if math.prod(shape) > _MOST:

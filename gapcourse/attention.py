@@ -208,14 +208,11 @@ def mean_removed_attention(
     [[0.0], [0.0]]
     """
     xp, (q, k, v) = _tensors(q=q, k=k, v=v)
-    if not isinstance(causal, bool | np.bool_):
-        raise TypeError(
-            f"causal must be True or False, got {_checks.shown(causal)} "
-            f"({type(causal).__name__}); masks are for attention_matrix and remove_mean"
-        )
+    remedy = "masks are for attention_matrix and remove_mean"
+    causal = _checks.flag(causal, "causal", remedy)
     if scale is not None:
         scale = float(_checks.within(scale, "scale", ndim=(0,), remedy="pass a finite number"))
-    batch = _batch(q, k, v, causal=bool(causal))
+    batch = _batch(q, k, v, causal=causal)
     dtype = xp.result_type(xp.result_type(q.dtype, k.dtype), v.dtype)
     # Fused kernels take (batch, heads, tokens, dim).
     fold = batch or (1,)
@@ -340,7 +337,7 @@ def remove_mean(A: Array, mask: Array | None = None, *, stochastic: bool = True)
     xp, A = _checks.matrix(A, "A", square=True)
     tolerance = float(xp.finfo(A.dtype).eps) ** 0.5
     sums = xp.sum(A, axis=-1, keepdims=True)
-    if stochastic:
+    if _checks.flag(stochastic, "stochastic"):
         _check_rows(xp, A, sums, tolerance)
     else:
         tolerance *= _checks.scalar(xp.max(xp.abs(A)))

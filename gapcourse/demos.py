@@ -435,9 +435,7 @@ def _controlled(scene: str, name: str, value: Any) -> Any:
     if "options" in control:
         return _choice(value, name, tuple(control["options"]))
     if "step" not in control:
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False, got {_checks.shown(value)}; pass one")
-        return value
+        return _checks.flag(value, name)
     number = _whole if isinstance(control["low"], int) else _between
     return number(value, name, control["low"], control["high"])
 

@@ -420,7 +420,8 @@ def spectrum(
     the density and named at the right edge, so that one huge value never hides all others. In the
     same way a density that towers over the histogram, or is infinite at 0, leaves by the top.
     Where the law has an atom at zero, the zeros are counted in the density but not drawn as a
-    bar: their share is named.
+    bar: their share is named. Call it again on the same axes for another histogram: it takes the
+    next colour.
 
     Parameters
     ----------
@@ -443,8 +444,6 @@ def spectrum(
         A second law to compare with, drawn dashed.
     other_label : str, optional
         Its legend entry; its name unless given.
-
-    Call it again on the same axes for another histogram: it takes the next colour.
 
     Raises
     ------
@@ -1084,7 +1083,7 @@ def chords(ax: Axes, pairs: ArrayLike, *, title: str | None = None, numbered: bo
     TypeError, ValueError
         If `ax` is no axes or `pairs` no such pairing.
     """
-    ax, ends = _axes(ax), _pairing(pairs)
+    ax, ends, numbered = _axes(ax), _pairing(pairs), _checks.flag(numbered, "numbered")
     crossed = _crossed(ends)
     apart = np.asarray(~crossed.any(axis=1))
     angle = np.pi / 2 - 2 * np.pi * (np.arange(ends.size) + 0.5) / ends.size

@@ -180,7 +180,7 @@ class AttentionStack(torch.nn.Module):
             self.dim // self.heads if head_dim is None else _checks.whole(head_dim, "head_dim")
         )
         self.logit_std = _logit_std(logit_std, self.dim, self.head_dim)
-        self.mean_removal = _flag(mean_removal, "mean_removal")
+        self.mean_removal = _checks.flag(mean_removal, "mean_removal")
         self.skip = _skip(skip, self.depth, self.dim)
         self.norm = None if norm is None else _one_of(norm, "norm", ("layer", "rms"))
         self.norm_position = _one_of(norm_position, "norm_position", ("pre", "post"))
@@ -587,15 +587,6 @@ def _one_of(value: object, name: str, allowed: tuple[str, ...]) -> str:
             f"{name} must be one of {allowed}, got {_checks.shown(value)}; pick one of them"
         )
     return value
-
-
-def _flag(value: object, name: str) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(
-            f"{name} must be True or False, got {_checks.shown(value)} ({type(value).__name__}); "
-            "pass a bool"
-        )
-    return bool(value)
 
 
 def _logit_std(logit_std: float | str | None, dim: int, head_dim: int) -> float:

@@ -421,7 +421,7 @@ def width_collapse(
             f"sigma must be below sqrt(T), got sigma/sqrt(T) = {share.max():.6g}: the noise then "
             "outweighs the mean and nothing collapses; pass a smaller sigma, or more tokens"
         )
-    if _flag(leading, "leading"):
+    if _checks.flag(leading, "leading"):
         return _checks.plain((1 + layer * (1 + T / d)) * T * share ** (4 * layer))
     # In units of (sigma^2 d/T)^l and of its square p stays T, and q -> (1 + growth) q + gain.
     growth, gain = 1 / T + 1 / d + 1 / (T * d), (1 + 1 / T) * T**2 / d + T
@@ -602,7 +602,7 @@ def second_layer_logit_variance(
     gamma, s = _gamma(gamma), _logit_std(logit_std, 13)
     _checks.together(gamma=gamma, logit_std=s)
     noise = np.expm1(s**2)
-    rest = 0.0 if _flag(mean_removed, "mean_removed") else 1.0
+    rest = 0.0 if _checks.flag(mean_removed, "mean_removed") else 1.0
     return _checks.plain((s / gamma) ** 2 * noise * (rest + noise))
 
 
@@ -858,9 +858,9 @@ def _log_product(
     T: Floats, depth: Floats, sigma: Floats, mean_removed: bool, leading: bool
 ) -> Floats:
     """Return the log of the expected squared norm of a product of Markov matrices."""
-    removed = _flag(mean_removed, "mean_removed")
+    removed = _checks.flag(mean_removed, "mean_removed")
     log_square = 2 * np.log(sigma)
-    if _flag(leading, "leading"):
+    if _checks.flag(leading, "leading"):
         if removed:
             log: Floats = np.log(T) + depth * (log_square - np.log(T))
         else:
@@ -942,15 +942,6 @@ def _finite(value: Floats, name: str) -> float | Floats:
             f"{name} must leave the result below 1.8e308, the largest float64; pass a smaller one"
         )
     return _checks.plain(value)
-
-
-def _flag(value: object, name: str) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(
-            f"{name} must be True or False, got {_checks.shown(value)} ({type(value).__name__}); "
-            "pass one of them"
-        )
-    return bool(value)
 
 
 def _layer(layer: ArrayLike, name: str = "layer") -> Floats:

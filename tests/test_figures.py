@@ -657,6 +657,7 @@ BAD = [
     (lambda ax: matrix(ax, [[1.0]], limit=0), ValueError, "limit .*above 0, got 0; pass where"),
     (lambda ax: matrix(ax, [[1.0]], limit="a"), TypeError, "limit must hold real.*; pass real"),
     (lambda ax: matrix(3, [[1.0]]), TypeError, "ax must .*got 3; pass those"),
+    (lambda ax: chords(ax, [(0, 1)], numbered="no"), TypeError, "numbered must be True or False"),
     (lambda ax: chords(ax, []), ValueError, r"pairs must be a 2-D .*\(0,\); pass"),
     (lambda ax: chords(ax, [(0, 1, 2, 3)]), ValueError, "pairs must hold each of 0, …, 3 once"),
     (lambda ax: chords(ax, [(0, 2)]), ValueError, r"pairs .*0, …, 1 once.*\[\(0, 2\)\]; number"),
