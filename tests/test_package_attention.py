@@ -221,6 +221,8 @@ def test_arrays_and_tensors_do_not_mix():
 
 def test_rows_of_any_sum_lose_their_mean():
     A = attention_matrix(*queries_and_keys(6, 3, 8, 2), kind="linear")
+    with pytest.raises(TypeError, match=r"stochastic must be True or False, got 'no' \(str\)"):
+        remove_mean(A, stochastic="no")
     P = remove_mean(A, stochastic=False)
     np.testing.assert_allclose(P, A @ (np.eye(6) - 1 / 6), atol=1e-15)
     m = A.sum(axis=2, keepdims=True) / math.sqrt(6)
