@@ -1,14 +1,17 @@
 """One address and one setup cell, the same everywhere; and the setup cell leaves others alone."""
 
+import ast
 import importlib.util
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -164,3 +167,20 @@ def test_a_kernel_of_the_rehearsal_sees_nothing_of_ours(monkeypatch, tmp_path):
     assert variables["GIT_CONFIG_COUNT"] == "3"
     assert variables["GIT_CONFIG_KEY_2"] == "url.file:///copy.insteadOf"
     assert variables["GIT_CONFIG_VALUE_2"] == repository.address()
+
+
+def test_the_book_builds_without_what_only_the_checks_install():
+    """`make test` builds in the larger environment, so look at the imports themselves."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["book"]]
+    there = {re.split(r"[<>=\[]", line)[0].replace("-", "_") for line in wanted}
+    there |= {"traitlets", "IPython"}  # with ipywidgets
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    there |= set(config["sphinx"]["config"]["autodoc_mock_imports"]) | set(sys.stdlib_module_names)
+    for path in sorted((ROOT / "gapcourse").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            missing = {name.partition(".")[0] for name in names} - there
+            assert not missing, f"{path.name} imports {missing}: add it to autodoc_mock_imports"
