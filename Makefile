@@ -5,7 +5,7 @@ PYTHON   ?= python3
 PIP_ARGS ?=
 VENV     := .venv
 PORT     ?= 8000
-NOTEBOOKS ?= $(sort $(wildcard chapters/*.ipynb))
+NOTEBOOKS ?= $(sort $(wildcard chapters/*.ipynb chapters/experiments/*.ipynb))
 
 ifeq ($(OS),Windows_NT)
   BIN := $(VENV)/Scripts

@@ -40,9 +40,11 @@ class Page(SphinxDirective):
     def chapters(self) -> dict[str, dict[str, Any]]:
         """Return the notebooks by document name, in reading order."""
         found = {}
-        for path in sorted((self.root / "chapters").glob("[0-9][0-9]-*.ipynb")):
+        folder = self.root / "chapters"
+        paths = sorted(folder.glob("[0-9][0-9]-*.ipynb")) + sorted(folder.glob("*/*.ipynb"))
+        for path in paths:
             text = self.depends_on(path).read_text(encoding="utf-8")
-            found[f"chapters/{path.stem}"] = json.loads(text)
+            found[path.relative_to(self.root).with_suffix("").as_posix()] = json.loads(text)
         return found
 
     def markdown(self, text: str, into: nodes.Element | None = None) -> list[nodes.Node]:
@@ -111,11 +113,12 @@ class Claims(Page):
         return section
 
     def place(self, claim: dict[str, Any], chapters: dict[str, Any]) -> str:
-        """Return where a claim is shown: the chapter, and the figure if it is one."""
+        """Return where a claim is shown: the chapter or page, and the figure if it is one."""
         number, cell = str(claim["chapter"]), str(claim.get("cell", ""))
         for name, notebook in chapters.items():
-            if name.removeprefix("chapters/").startswith(number):
-                where = f"{{doc}}`Chapter {number} </{name}>`"
+            if name.startswith(f"chapters/{number}") and shows(notebook, str(claim["id"])):
+                title = f"Chapter {number}" if number.isdecimal() else "The paper's experiments"
+                where = f"{{doc}}`{title} </{name}>`"
                 return where + (f", [the figure](#{cell})" if cell in figures(notebook) else "")
         return f"Chapter {number}"
 
@@ -172,6 +175,11 @@ def title(claim: dict[str, Any]) -> str:
         .replace("lognormal", "log-normal")
     )
     return words[0].upper() + words[1:]
+
+
+def shows(notebook: dict[str, Any], claim: str) -> bool:
+    """Tell whether a notebook has the cell of a claim."""
+    return any(f"claim:{claim}" in c["metadata"].get("tags", []) for c in notebook["cells"])
 
 
 def figures(notebook: dict[str, Any]) -> set[str]:

@@ -24,7 +24,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
@@ -43,6 +43,7 @@ __all__ = [
     "distribution",
     "eigenvalue_cloud",
     "fit_rate",
+    "heatmap",
     "matrix",
     "ordered",
     "panel",
@@ -940,6 +941,87 @@ def curve(
     ax.grid(axis="y")
     _legend(ax)
     describe(ax, says)
+
+
+def heatmap(
+    ax: Axes,
+    rows: Sequence[object],
+    columns: Sequence[object],
+    values: ArrayLike,
+    *,
+    label: str = "values",
+    row_label: str = "row",
+    column_label: str = "column",
+    logarithmic: bool = False,
+) -> None:
+    """Draw a table of numbers as coloured cells, each with its number written in it.
+
+    Dark cells are large. For numbers over several decades colour their logarithm.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    rows, columns : sequences of numbers or str
+        What the rows and columns stand for, from the top and from the left.
+    values : (len(rows), len(columns)) array
+        Real numbers; positive where `logarithmic`.
+    label : str
+        What the numbers are: colour bar and alternative text.
+    row_label, column_label : str
+        Names of the axes.
+    logarithmic : bool
+        Whether equal ratios get equal steps of colour.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `ax` is no axes, `values` is empty, NaN, of another shape than its names, or not
+        positive where it must be, or `logarithmic` is neither True nor False.
+    """
+    ax, logs = _axes(ax), _checks.flag(logarithmic, "logarithmic")
+    table = (_positive if logs else _array)(values, "values", 2)
+    names = [[_cell_name(n) for n in part] for part in (rows, columns)]
+    if table.shape != (shape := (len(names[0]), len(names[1]))):
+        raise ValueError(
+            f"values must have a row for each of rows and a column for each of columns, {shape}, "
+            f"got shape {table.shape}; transpose it or name what is missing"
+        )
+    low, high = float(table.min()), float(table.max())
+    norm = LogNorm(low, high) if logs and high > low else Normalize(low, max(high, low + 1e-12))
+    image = ax.imshow(table, cmap=_BLUES.resampled(65), norm=norm, aspect="auto")
+    bar = ax.figure.colorbar(image, ax=ax, location="bottom")
+    bar.outline.set_visible(False)
+    bar.set_label(label)
+    ax.set_xticks(range(shape[1]), names[1])
+    ax.set_yticks(range(shape[0]), names[0])
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    written = [re.sub(r"e([-+])0", r"e\1", f"{value:.2g}") for value in table.flat]
+    room = 72 * _inches(ax)[0] / shape[1]  # points that a cell is wide; a digit takes 0.65 of size
+    size = min(9.0, room / (0.65 * max(map(len, written))))
+    for (i, j), text in zip(np.ndindex(shape), written, strict=True):
+        ink = BACKGROUND if norm(table[i, j]) > 0.5 else THEORY
+        ax.text(j, i, text, ha="center", va="center", color=ink, fontsize=size)
+    _label(ax, column_label, row_label)
+    places = [np.unravel_index(i, table.shape) for i in (table.argmin(), table.argmax())]
+    ends = [
+        f"{_number(table[i, j])} ({_spoken(row_label)} {names[0][i]},"
+        f" {_spoken(column_label)} {names[1][j]})"
+        for i, j in places
+    ]
+    corners = [_number(table[i, j]) for i in (0, -1) for j in (0, -1)]
+    describe(
+        ax,
+        f"Table of {shape[0]} rows ({_spoken(row_label)} {names[0][0]} to {names[0][-1]}) and"
+        f" {shape[1]} columns ({_spoken(column_label)} {names[1][0]} to {names[1][-1]}) in colour,"
+        f" {_spoken(label)} from {ends[0]} to {ends[1]}; the corners, row by row: "
+        + ", ".join(corners),
+    )
+
+
+def _cell_name(name: object) -> str:
+    """Return what stands at a row or column: a text as it is, a number without needless zeros."""
+    return f"{name:g}" if isinstance(name, numbers.Real) else str(name)
 
 
 def matrix(ax: Axes, M: ArrayLike, *, label: str = "entries", limit: float | None = None) -> None:

@@ -17,6 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 FILES = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part["chapters"])]
 PAGES = sorted((ROOT / "pages").glob("*.md"))
 CHAPTERS = sorted((ROOT / "chapters").glob("[0-9][0-9]-*.ipynb"))
+NOTEBOOKS = [*CHAPTERS, *sorted((ROOT / "chapters/experiments").glob("*.ipynb"))]
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 CLAIMS = ROOT / "claims.yml"
 
@@ -49,23 +50,24 @@ def one_of(path):
     return pytest.param(path, id=name(path))
 
 
-every_text = pytest.mark.parametrize("path", [one_of(p) for p in (*PAGES, *CHAPTERS, *FRONT)])
+every_text = pytest.mark.parametrize("path", [one_of(p) for p in (*PAGES, *NOTEBOOKS, *FRONT)])
 every_chapter = pytest.mark.parametrize("path", [one_of(p) for p in CHAPTERS])
+every_notebook = pytest.mark.parametrize("path", [one_of(p) for p in NOTEBOOKS])
 
 
 # --- pages and links ------------------------------------------------------------------------------
 
 
 def test_the_table_of_contents_is_complete():
-    exist = {name(path).rsplit(".", 1)[0] for path in (*PAGES, *CHAPTERS)}
+    exist = {name(path).rsplit(".", 1)[0] for path in (*PAGES, *NOTEBOOKS)}
     assert exist == set(FILES)
-    assert [f for f in FILES if f.startswith("chapters/")] == [
+    assert [f for f in FILES if re.match(r"chapters/\d", f)] == [
         name(path).removesuffix(".ipynb") for path in CHAPTERS
     ]
 
 
 def test_the_title_page_lists_the_chapters_that_exist():
-    listed = re.findall(r"\.\./(chapters/[\w-]+)\.ipynb", source(ROOT / "pages/index.md"))
+    listed = re.findall(r"\.\./(chapters/[\w/-]+)\.ipynb", source(ROOT / "pages/index.md"))
     assert sorted(set(listed)) == [f for f in FILES if f.startswith("chapters/")]
 
 
@@ -84,7 +86,7 @@ def claim_links(path):
     return set(re.findall(r"#claim-([a-z0-9-]+)", source(path)))
 
 
-@pytest.mark.parametrize("path", [one_of(p) for p in (*PAGES, *CHAPTERS)])
+@pytest.mark.parametrize("path", [one_of(p) for p in (*PAGES, *NOTEBOOKS)])
 def test_a_linked_claim_is_in_the_ledger(path):
     missing = claim_links(path) - claim_ids()
     assert not missing, f"claims.yml has no {sorted(missing)}"
@@ -92,7 +94,7 @@ def test_a_linked_claim_is_in_the_ledger(path):
 
 def test_a_claim_is_shown_and_linked_by_its_chapter():
     tags, links = set(), set()
-    for path in CHAPTERS:
+    for path in NOTEBOOKS:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         tags |= {tag for c in cells for tag in c["metadata"].get("tags", [])}
         links |= claim_links(path)
@@ -133,7 +135,7 @@ def test_keys_are_alike_and_unique():
 
 
 def test_a_cited_key_exists():
-    texts = [source(path) for path in (*PAGES, *CHAPTERS)]
+    texts = [source(path) for path in (*PAGES, *NOTEBOOKS)]
     texts += [CLAIMS.read_text(encoding="utf-8")] if CLAIMS.is_file() else []
     cited = {
         key.strip()
@@ -151,7 +153,7 @@ def test_an_author_and_year_in_prose_is_in_the_bibliography():
         field = dict(re.findall(r"^\s*(author|year)\s*=\s*\{(.+)\},$", entry, flags=re.MULTILINE))
         entries.setdefault(field["year"], []).append(field["author"])
     texts = [
-        source(path) for path in (*PAGES, *CHAPTERS, *sorted((ROOT / "gapcourse").glob("*.py")))
+        source(path) for path in (*PAGES, *NOTEBOOKS, *sorted((ROOT / "gapcourse").glob("*.py")))
     ]
     texts += [CLAIMS.read_text(encoding="utf-8")] if CLAIMS.is_file() else []
     for text in texts:
@@ -180,13 +182,15 @@ def test_the_glossary_is_sorted_and_has_the_terms_of_the_chapters():
     block = re.search(r"```\{glossary\}\n(.*?)```", source(ROOT / "pages/glossary.md"), re.DOTALL)
     terms = [line for line in block[1].splitlines() if line and not line.startswith(" ")]
     assert terms == sorted(terms, key=str.lower)
-    defined = {term for p in CHAPTERS for term in re.findall(r"\*\*([a-z][a-z -]+)\*\*", source(p))}
+    defined = {
+        term for p in NOTEBOOKS for term in re.findall(r"\*\*([a-z][a-z -]+)\*\*", source(p))
+    }
     assert {"spectral gap", "circular law", "stable rank"} <= defined
     wanted = {"row-stochastic matrix", "bulk", "outlier", "quarter-circle law", "rank collapse"}
     absent = (wanted | {"i.i.d.", "heavy tail"} | defined) - set(map(str.lower, terms))
     assert not absent, f"terms that the chapters define: {sorted(absent)}"
     texts = [source(path) for path in (*PAGES, CLAIMS) if path.stem != "glossary"]
-    texts += [path.read_text(encoding="utf-8") for path in CHAPTERS]  # captions and code, too
+    texts += [path.read_text(encoding="utf-8") for path in NOTEBOOKS]  # captions and code, too
     used = re.sub(r"[\s-]+", " ", " ".join(texts)).lower()
     unused = [
         t for t in terms if not re.search(rf"\b{re.escape(t.lower().replace('-', ' '))}", used)
@@ -271,7 +275,7 @@ def cells_of(path, *kinds):
             yield "".join(cell["source"]), book.get("figure", {}).get("caption", ""), shown
 
 
-@every_chapter
+@every_notebook
 def test_a_number_in_a_caption_or_in_prose_is_shown(path):
     seen, code, wrong = re.findall(r"```python\n.*?```", source(path), re.DOTALL), [], []
     for text, caption, shown in cells_of(path, "code"):
@@ -282,7 +286,7 @@ def test_a_number_in_a_caption_or_in_prose_is_shown(path):
 
 
 def test_what_is_derived_by_hand_still_stands_somewhere():
-    text = "".join(source(p) + "".join(c[1] for c in cells_of(p, "code")) for p in CHAPTERS)
+    text = "".join(source(p) + "".join(c[1] for c in cells_of(p, "code")) for p in NOTEBOOKS)
     assert [words for words in BY_HAND if words not in text] == []
 
 
@@ -316,7 +320,7 @@ def test_a_chapter_has_its_sections_in_order(path):
     assert places[-1] == len(headings) - 1
 
 
-@every_chapter
+@every_notebook
 def test_the_first_code_cell_is_the_setup(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
@@ -350,7 +354,7 @@ def test_an_exercise_says_how_long_it_takes_and_folds_its_solution(path):
         assert "<details>" in exercise
 
 
-@every_chapter
+@every_notebook
 def test_folds_are_closed_and_read_well_in_colab(path):
     text = source(path)
     assert text.count("<details>") == text.count("</details>") == text.count("<summary>")
@@ -374,7 +378,7 @@ def test_theorems_open_with_plain_words_and_name_their_source(path):
         assert "*Source: " in theorem
 
 
-@every_chapter
+@every_notebook
 def test_equations_count_and_links_show_their_numbers(path):
     text = source(path)
     equations = re.findall(r"(?:\\tag\{(\d+)\}\s*)?^\$\$ \((eq-[\w-]+)\)", text, re.MULTILINE)

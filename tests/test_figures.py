@@ -317,6 +317,28 @@ def test_matrix_of_one_sign_and_of_both():
     assert [ax.get_xlabel() for ax in fig.axes[2:]] == ["entries", r"$\\sigma$"]  # the bars
 
 
+def test_heatmap_writes_each_number_into_its_cell(ax):
+    values = [[1.5, 0.25], [0.001, 30.0]]
+    figures.heatmap(ax, ["plain", "fixed"], [25, 50], values, label=r"$T$", logarithmic=True)
+    written = {text.get_position(): text.get_text() for text in ax.texts}
+    assert written == {(0, 0): "1.5", (1, 0): "0.25", (0, 1): "0.001", (1, 1): "30"}
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["25", "50"]
+    assert ax.images[0].norm(0.001) == 0
+    assert ax.images[0].norm(30.0) == 1
+    assert ax.images[0].norm(math.sqrt(0.03)) == pytest.approx(0.5)
+    said = figures.alt_text(ax.figure)
+    assert "T from 0.00100 (row fixed, column 25) to 30.0 (row fixed, column 50)" in said
+    assert "row by row: 1.50, 0.250, 0.00100, 30.0" in said
+
+
+def test_heatmap_of_equal_numbers_and_readable_ink(ax):
+    figures.heatmap(ax, [1], [1, 2, 3], [[0.0, 0.0, 0.0]])
+    assert {text.get_color() for text in ax.texts} == {figures.THEORY}
+    other = figures.panel()[1]
+    figures.heatmap(other, [1], [1, 2], [[0.0, 1.0]])
+    assert [text.get_color() for text in other.texts] == [figures.THEORY, figures.BACKGROUND]
+
+
 def test_matrix_that_is_not_positive_or_zero():
     _, (left, right) = figures.panels(2)
     figures.matrix(left, [[-1.0, -2.0]])
@@ -551,6 +573,7 @@ spectrum, cloud, ordered, sweep = (
 )
 curve, parity = figures.curve, figures.parity
 distribution, matrix, chords = figures.distribution, figures.matrix, figures.chords
+heatmap = figures.heatmap
 CDF = "must have a distribution function cdf and a number edge"
 QC = QuarterCircle(1.0)
 
@@ -650,6 +673,11 @@ BAD = [
     (lambda ax: on_log_axis(ax, [1], [0]), ValueError, "measured .*above 0, got 0; log axes"),
     (lambda ax: on_log_axis(ax, [1], [1], [-1]), ValueError, "predicted .*got -1; log axes"),
     (lambda ax: on_log_axis(ax, [1], [1], level=0), ValueError, "level .*above 0, got 0; log"),
+    (lambda ax: heatmap(3, [1], [1], [[1.0]]), TypeError, "ax must .*got 3; pass those"),
+    (lambda ax: heatmap(ax, [1], [1], [[1.0, 2.0]]), ValueError, r"values .*\(1, 1\), got shape \(1, 2\)"),
+    (lambda ax: heatmap(ax, [1], [1], [[NAN]]), ValueError, "values must not contain NaN"),
+    (lambda ax: heatmap(ax, [1], [1], [[0.0]], logarithmic=True), ValueError, "values must be"),
+    (lambda ax: heatmap(ax, [1], [1], [[1.0]], logarithmic="no"), TypeError, "logarithmic"),
     (lambda ax: matrix(ax, [1.0]), ValueError, r"M must be a 2-D array .*\(1,\); bring"),
     (lambda ax: matrix(ax, np.ones((0, 2))), ValueError, r"M .*not empty.*\(0, 2\); pass"),
     (lambda ax: matrix(ax, [[INF]]), ValueError, "M must be finite, got inf; remove"),

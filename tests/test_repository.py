@@ -58,7 +58,7 @@ def test_one_command_changes_it_everywhere(copy):
     left = re.compile(rf"{old}\b|\b{owner}\.github\.io/{name}\b", re.IGNORECASE)
     for path in repository.text_files(copy):
         assert not left.search(path.read_text(encoding="utf-8")), f"{path.name} has the old address"
-    for path in setup_cell.chapters(copy):
+    for path in setup_cell.notebooks(copy):
         assert setup_cell.problem(path, copy) is None
     assert PAGES.format("someone", "their-course") in (copy / "README.md").read_text("utf-8")
 
@@ -94,8 +94,8 @@ def test_a_name_that_only_begins_alike_is_another():
 # --- the setup cell -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", setup_cell.chapters(), ids=lambda path: path.stem)
-def test_a_chapter_has_the_common_setup_cell(path):
+@pytest.mark.parametrize("path", setup_cell.notebooks(), ids=lambda path: path.stem)
+def test_a_notebook_has_the_common_setup_cell(path):
     assert setup_cell.problem(path) is None
 
 

@@ -34,7 +34,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from repository import ROOT, address
-from setup_cell import chapters
+from setup_cell import chapters, notebooks
 
 ENVIRONMENT = ROOT / ".venv-colab"
 STAMP = ENVIRONMENT / "made-from"
@@ -230,12 +230,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("notebooks", nargs="*", type=Path, help="chapters to run")
-    parser.add_argument("--all", action="store_true", help="run every chapter")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="notebooks to run")
+    parser.add_argument("--all", action="store_true", help="run every notebook")
     args = parser.parse_args()
 
     every = chapters()
-    chosen = args.notebooks or (every if args.all or len(every) < 3 else [every[0], every[-1]])
+    some = every if len(every) < 3 else [every[0], every[-1]]
+    chosen = args.notebooks or (notebooks() if args.all else some)
     if missing := [str(path) for path in chosen if not path.is_file()]:
         parser.error(f"no such notebook: {', '.join(missing)}")
     if sys.version_info[:2] > NEWEST:

@@ -1,6 +1,6 @@
 """Run notebooks from top to bottom, in place, so that the same source gives the same bytes.
 
-    python tools/execute.py                      every chapter
+    python tools/execute.py                      all of them
     python tools/execute.py chapters/03-….ipynb  one
     python tools/execute.py --check              run, compare with what is stored, write nothing
 
@@ -40,6 +40,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parents[1]
+CHAPTERS = ROOT / "chapters"
 TIMEOUT = 120  # seconds a cell may take
 RECORDED = ("numpy", "scipy", "matplotlib", "gapcourse")
 TRANSIENT = ("execution", "ExecuteTime", "collapsed", "scrolled", "id", "outputId", "colab",
@@ -213,18 +214,19 @@ def save(path: Path, text: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the notebooks named on the command line, or all chapters."""
+    """Run the notebooks named on the command line, or all of them."""
     parser = argparse.ArgumentParser(
         description="Run notebooks in place, reproducibly; write alt text; report the time."
     )
-    parser.add_argument("notebooks", nargs="*", type=Path, help="default: chapters/*.ipynb")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="default: all in chapters/")
     parser.add_argument(
         "--check",
         action="store_true",
         help="write nothing; fail unless a fresh run is byte-identical to what is stored",
     )
     args = parser.parse_args(argv)
-    paths = args.notebooks or sorted((ROOT / "chapters").glob("[0-9]*.ipynb"))
+    every = [*CHAPTERS.glob("[0-9]*.ipynb"), *CHAPTERS.glob("experiments/*.ipynb")]
+    paths = args.notebooks or sorted(every)
     if not paths:
         print("execute: no notebooks found")
         return 0

@@ -1,11 +1,11 @@
-"""Make the setup cell of the chapters: one text, in one place, the same in all of them.
+"""Make the setup cell of the notebooks: one text, in one place, the same in all of them.
 
     python tools/setup_cell.py            # print it
-    python tools/setup_cell.py --write    # put it into every chapter
-    python tools/setup_cell.py --check    # check that every chapter has it
+    python tools/setup_cell.py --write    # put it into every notebook
+    python tools/setup_cell.py --check    # check that every notebook has it
 
-The cell is the first code cell of a chapter, tagged `setup`. It begins with the block made here,
-which fetches the package in Colab and does nothing elsewhere; the chapter's own imports follow.
+The cell is the first code cell of a notebook, tagged `setup`. It begins with the block made here,
+which fetches the package in Colab and does nothing elsewhere; the notebook's own imports follow.
 The repository's address comes from pyproject.toml.
 """
 
@@ -42,6 +42,11 @@ def chapters(root: Path = ROOT) -> list[Path]:
     return sorted((root / "chapters").glob("[0-9][0-9]-*.ipynb"))
 
 
+def notebooks(root: Path = ROOT) -> list[Path]:
+    """Return the chapters, and the pages of the paper's experiments after them."""
+    return [*chapters(root), *sorted((root / "chapters/experiments").glob("*.ipynb"))]
+
+
 def setup_cell(notebook: dict[str, Any]) -> dict[str, Any]:
     """Return the first code cell, which must be the one tagged `setup`."""
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -61,7 +66,7 @@ def renewed(source: str, new: str) -> str:
 
 
 def write(path: Path, root: Path = ROOT) -> bool:
-    """Put the block into one chapter; return whether that changed it."""
+    """Put the block into one notebook; return whether that changed it."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     cell = setup_cell(notebook)
     source = "".join(cell["source"])
@@ -75,7 +80,7 @@ def write(path: Path, root: Path = ROOT) -> bool:
 
 
 def problem(path: Path, root: Path = ROOT) -> str | None:
-    """Return what is wrong with one chapter's setup cell, None if nothing is."""
+    """Return what is wrong with one notebook's setup cell, None if nothing is."""
     try:
         source = "".join(setup_cell(json.loads(path.read_text(encoding="utf-8")))["source"])
     except ValueError as error:
@@ -89,17 +94,17 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="put it into every chapter")
-    what.add_argument("--check", action="store_true", help="check every chapter")
+    what.add_argument("--write", action="store_true", help="put it into every notebook")
+    what.add_argument("--check", action="store_true", help="check every notebook")
     args = parser.parse_args()
     if args.write:
-        changed = [path.name for path in chapters() if write(path)]
+        changed = [path.name for path in notebooks() if write(path)]
         print(f"setup cell: {len(changed)} changed {' '.join(changed)}".rstrip())
     elif args.check:
-        wrong = [(path.name, why) for path in chapters() if (why := problem(path))]
+        wrong = [(path.name, why) for path in notebooks() if (why := problem(path))]
         for name, why in wrong:
             print(f"{name}: {why}")
-        print(f"setup cell: {'NOT alike' if wrong else 'alike'} in {len(chapters())} chapters")
+        print(f"setup cell: {'NOT alike' if wrong else 'alike'} in {len(notebooks())} notebooks")
         return 1 if wrong else 0
     else:
         print(block(), end="")
