@@ -39,8 +39,10 @@ from setup_cell import chapters, notebooks
 ENVIRONMENT = ROOT / ".venv-colab"
 STAMP = ENVIRONMENT / "made-from"
 VERSIONS = ROOT / "colab-constraints.txt"
+CONSTRAINTS = ROOT / "constraints.txt"
 NEWEST = (3, 13)  # Colab's Python; its NumPy has no wheel for a newer one
 NOT_NEEDED = {"transformers", "tokenizers"}  # no chapter uses them so far
+OURS = {"torch", "tqdm"}  # Colab has them too; as pinned here, so that there is one torch to get
 UNTOUCHED = ("numpy", "torch", "matplotlib", "ipywidgets")
 PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
@@ -75,9 +77,14 @@ def say(text: str) -> None:
 
 
 def pins() -> list[str]:
-    """Return the pinned requirements that the chapters need."""
-    lines = (line.strip() for line in VERSIONS.read_text(encoding="utf-8").splitlines())
-    return [x for x in lines if x and not x.startswith("#") and x.split("==")[0] not in NOT_NEEDED]
+    """Return the pinned requirements that the notebooks need."""
+
+    def of(path: Path) -> list[str]:
+        lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+        return [line for line in lines if line and not line.startswith("#")]
+
+    colab = [line for line in of(VERSIONS) if line.split("==")[0] not in NOT_NEEDED]
+    return colab + [line for line in of(CONSTRAINTS) if line.split("==")[0] in OURS]
 
 
 def make_environment() -> None:
