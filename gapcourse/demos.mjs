@@ -1,7 +1,7 @@
 // The live demos: a random matrix is drawn, decomposed and plotted in the reader's browser.
 // gapcourse/demos.py hands this file to anywidget, which calls `render`; no kernel is needed.
 //
-//   1. random numbers         5. drawing: axes, histogram, ranks, distances
+//   1. random numbers         5. drawing: axes, histogram, ranks, distances, layers
 //   2. random matrices        6. the scenes: what each demo measures, draws and says
 //   3. linear algebra         7. the widget: controls, keys, screen readers, redraws
 //   4. limiting laws
@@ -53,10 +53,15 @@ const ENTRIES = {
   },
 };
 
+/** Independent normal numbers of mean 0. */
+const gaussian = (u, length, std = 1) => new Float64Array(length).map(() => std * normal(u));
+
 /** A size x size Markov matrix: i.i.d. entries, each row divided by its sum. */
-export function randomMarkov(size, sigma, entries, seed) {
+export const randomMarkov = (size, sigma, entries, seed) => markovFrom(source(seed), size, sigma, entries);
+
+function markovFrom(u, size, sigma, entries) {
   const matrix = new Float64Array(size * size);
-  const draw = ENTRIES[entries](source(seed), sigma);
+  const draw = ENTRIES[entries](u, sigma);
   for (let i = 0; i < size; i++) {
     const row = matrix.subarray(i * size, (i + 1) * size);
     let sum = 0;
@@ -87,7 +92,7 @@ export function noiseMatrix(rows, columns, entries, factors, seed) {
   const draw = NOISE[entries](source(seed));
   const factor = () => Float64Array.from({ length: rows * columns }, () => draw() / Math.sqrt(columns));
   let matrix = factor();
-  for (let k = 1; k < factors; k++) matrix = product(matrix, factor(), columns);
+  for (let k = 1; k < factors; k++) matrix = product(matrix, factor(), columns, columns, columns);
   return matrix;
 }
 
@@ -127,11 +132,12 @@ function gaussianMean(g) {
 export const parts = (kind, logitStd) => MAPS[kind].parts(logitStd);
 
 /** A T x T attention matrix of Gaussian queries and keys: f(logits), over T or the row's sum. */
-export function attentionMatrix(tokens, headDim, logitStd, kind, seed) {
-  const u = source(seed);
-  const gaussian = () => Float64Array.from({ length: tokens * headDim }, () => normal(u));
-  const queries = gaussian();
-  const keys = gaussian();
+export const attentionMatrix = (tokens, headDim, logitStd, kind, seed) =>
+  attentionFrom(source(seed), tokens, headDim, logitStd, kind);
+
+function attentionFrom(u, tokens, headDim, logitStd, kind) {
+  const queries = gaussian(u, tokens * headDim);
+  const keys = gaussian(u, tokens * headDim);
   const matrix = new Float64Array(tokens * tokens);
   const scale = logitStd / Math.sqrt(headDim);
   const { f } = MAPS[kind];
@@ -162,14 +168,52 @@ export function centre(matrix, size, columnsToo) {
 }
 
 // ---------------------------------------------------------------- 3. linear algebra
-/** The product of two square matrices. */
-function product(left, right, size) {
-  const result = new Float64Array(size * size);
-  for (let i = 0; i < size; i++) {
-    for (let k = 0; k < size; k++) {
-      const s = left[i * size + k];
-      for (let j = 0, p = i * size, q = k * size; j < size; j++) result[p++] += s * right[q++];
+/**
+ * The product of a rows x inner and an inner x columns matrix. Four rows of the right one at a time
+ * are added up, from a block of them that stays in the processor's cache.
+ */
+export function product(left, right, rows, inner, columns) {
+  const result = new Float64Array(rows * columns);
+  for (let block = 0; block < inner; block += 32) {
+    const end = Math.min(block + 32, inner);
+    for (let i = 0; i < rows; i++) {
+      const row = result.subarray(i * columns, (i + 1) * columns);
+      let k = block;
+      for (; k + 3 < end; k += 4) {
+        const p = i * inner + k;
+        const [s0, s1, s2, s3] = [left[p], left[p + 1], left[p + 2], left[p + 3]];
+        const q0 = k * columns;
+        const q1 = q0 + columns;
+        const q2 = q1 + columns;
+        const q3 = q2 + columns;
+        for (let j = 0; j < columns; j++) {
+          row[j] += s0 * right[q0 + j] + s1 * right[q1 + j] + s2 * right[q2 + j] + s3 * right[q3 + j];
+        }
+      }
+      for (; k < end; k++) {
+        const s = left[i * inner + k];
+        for (let j = 0, q = k * columns; j < columns; j++) row[j] += s * right[q++];
+      }
     }
+  }
+  return result;
+}
+
+/** Inner product of two vectors. */
+function dot(x, y) {
+  let sum = 0;
+  for (let i = 0; i < x.length; i++) sum += x[i] * y[i];
+  return sum;
+}
+
+const norm = (x) => Math.sqrt(dot(x, x)); // the Frobenius norm of a matrix
+
+/** The matrix of inner products of the rows of a matrix. */
+function gram(matrix, rows, columns) {
+  const result = new Float64Array(rows * rows);
+  const row = (i) => matrix.subarray(i * columns, (i + 1) * columns);
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j <= i; j++) result[i * rows + j] = result[j * rows + i] = dot(row(i), row(j));
   }
   return result;
 }
@@ -309,6 +353,129 @@ export function largestValue(matrix, size) {
     if (Math.abs(value - before) < 1e-12 * value) break;
   }
   return value;
+}
+
+/**
+ * Tokens X (rows x columns) as S: its first row is sqrt(T) times the mean token, the others are the
+ * tokens less the mean token. These vanish under e', e = 1/sqrt(T): so X'X = S'S, and S has the
+ * singular values of X (and a zero). Collapsed tokens keep all their digits: their differences are
+ * never added to what they share.
+ */
+export function split(tokens, rows, columns) {
+  const s = new Float64Array((rows + 1) * columns);
+  s.set(tokens, columns);
+  share(s, rows, columns);
+  return s;
+}
+
+/** Move the mean of the rows 1, ..., T of a split S to its row 0. */
+function share(s, rows, columns) {
+  const mean = new Float64Array(columns);
+  for (let i = 1; i <= rows; i++) for (let j = 0; j < columns; j++) mean[j] += s[i * columns + j] / rows;
+  for (let i = 1; i <= rows; i++) for (let j = 0; j < columns; j++) s[i * columns + j] -= mean[j];
+  for (let j = 0; j < columns; j++) s[j] += Math.sqrt(rows) * mean[j];
+}
+
+/** A X W, split, for a Markov matrix A (none: the identity) and split tokens X; W may be missing. */
+export function mixed(matrix, s, weights, rows, columns) {
+  const moved = weights ? product(s, weights, rows + 1, columns, columns) : Float64Array.from(s);
+  if (matrix) moved.set(product(matrix, moved.subarray(columns), rows, rows, columns), columns);
+  share(moved, rows, columns); // A leaves what all tokens share as it is
+  return moved;
+}
+
+/**
+ * sr(X X') - 1 = sum over k >= 2 of s_k^4 / s_1^4 for split tokens S, to full relative accuracy.
+ * Near collapse row 0 is nearly all of S: with m its direction and Y the other rows, the top right
+ * vector is m + v, where v, orthogonal to m, solves
+ *     s_1^2 v = P Y'Y (m + v),   s_1^2 = |row 0|^2 + m'Y'Y (m + v),   P = I - mm',
+ * a power iteration that never stores v beside the far larger m. The rest S - S (m + v)(m + v)'/n,
+ * n = 1 + |v|^2, has the other singular values. In row 0 it is |row 0| (m |v|^2 - v)/n, written out
+ * so that nothing cancels; then sum s_k^4 = |R R'|_F^2 adds up squares. Far from collapse the
+ * eigenvalues of S S' are accurate enough.
+ */
+export function collapseResidual(s, rows, columns) {
+  const row = (a, i) => a.subarray(i * columns, (i + 1) * columns);
+  const length = norm(row(s, 0));
+  const rest = norm(s.subarray(columns));
+  if (!(rest < 0.1 * length)) {
+    const values = singularValues(gram(s, rows + 1, columns), rows + 1);
+    return values.slice(1).reduceRight((sum, x) => sum + (x / values[0]) ** 2, 0);
+  }
+  const mean = row(s, 0).map((x) => x / length);
+  let small = new Float64Array(columns); // v
+  let top = length * length; // s_1^2
+  for (let step = 0, change = 1; step < 60 && change > 1e-15; step++) {
+    const pull = new Float64Array(columns); // Y'Y (m + v)
+    for (let i = 1; i <= rows; i++) {
+      const y = row(s, i);
+      const along = dot(y, mean) + dot(y, small);
+      for (let j = 0; j < columns; j++) pull[j] += along * y[j];
+    }
+    const shared = dot(pull, mean);
+    top = length * length + shared;
+    const next = pull.map((x, j) => (x - shared * mean[j]) / top);
+    change = norm(next.map((x, j) => x - small[j])) / (norm(next) || 1);
+    small = next;
+  }
+  const square = dot(small, small);
+  const others = new Float64Array(s.length);
+  for (let j = 0; j < columns; j++) others[j] = length * (mean[j] * square - small[j]) / (1 + square);
+  for (let i = 1; i <= rows; i++) {
+    const y = row(s, i);
+    const along = (dot(y, mean) + dot(y, small)) / (1 + square);
+    for (let j = 0; j < columns; j++) others[i * columns + j] = y[j] - along * (mean[j] + small[j]);
+  }
+  return (norm(gram(others, rows + 1, columns)) / top) ** 2;
+}
+
+/** One layer on square tokens X: A X W, or X + weight A X W with a skip connection, tokens then normed. */
+export function block(tokens, matrix, weights, size, { weight = 0, post = false }) {
+  const next = product(matrix, product(tokens, weights, size, size, size), size, size, size);
+  for (let i = 0; i < next.length && weight; i++) next[i] = tokens[i] + weight * next[i];
+  for (let i = 0; i < size && post; i++) {
+    const token = next.subarray(i * size, (i + 1) * size);
+    const scale = Math.sqrt(size) / norm(token);
+    for (let j = 0; j < size; j++) token[j] *= scale;
+  }
+  return next;
+}
+
+/**
+ * Norms of gradients, |dX_L/dW_l|_F = |A_L ... A_l X_{l-1}|_F |W_{l+1} ... W_L|_F, for isometric X_0:
+ * of the first layer's weights for depths 1, 2, ..., and of the last layer's at the last depth. `stacks`
+ * names lists of attention matrices; `weights` are shared. X_0 = (I 0): a rotation of W_1 makes any other.
+ */
+export function gradientNorms(stacks, weights, tokens, dim) {
+  const depths = weights.length;
+  let outputs = null; // W_2 ... W_L
+  let inputs = null; // X_0 W_1 ... W_{L-1}
+  const gains = [Math.sqrt(dim)];
+  for (let l = 1; l < depths; l++) {
+    outputs = outputs ? product(outputs, weights[l], dim, dim, dim) : weights[l];
+    inputs = inputs ? product(inputs, weights[l - 1], tokens, dim, dim) : weights[0].slice(0, tokens * dim);
+    gains.push(norm(outputs));
+  }
+  return Object.fromEntries(Object.entries(stacks).map(([name, matrices]) => {
+    let mixing = null; // A_L ... A_1
+    const first = matrices.map((matrix, l) => {
+      mixing = mixing ? product(matrix, mixing, tokens, tokens, tokens) : matrix;
+      return norm(mixing) * gains[l];
+    });
+    const arriving = inputs ? product(mixing, inputs, tokens, tokens, dim) : mixing;
+    return [name, { first, last: norm(arriving) * Math.sqrt(dim) }];
+  }));
+}
+
+/** Mean cosine between two different tokens (rows): from the sum of their unit vectors. */
+export function tokenCosine(tokens, rows, columns) {
+  const sum = new Float64Array(columns);
+  for (let i = 0; i < rows; i++) {
+    const token = tokens.subarray(i * columns, (i + 1) * columns);
+    const length = norm(token);
+    for (let j = 0; j < columns; j++) sum[j] += token[j] / length;
+  }
+  return (dot(sum, sum) - rows) / (rows * (rows - 1));
 }
 
 /** The stationary law pi = pi A of a Markov matrix, from the uniform row by steps of (I + A)/2. */
@@ -472,6 +639,66 @@ export function lazyPrediction(laziness, k) {
   return none + one * Math.exp(-1 - none / one);
 }
 
+/** sr - 1 after layer l of random Markov attention, at finite T and d (predictions.width_collapse). */
+export function widthCollapse(tokens, dim, layer, sigma) {
+  const growth = 1 / tokens + 1 / dim + 1 / (tokens * dim);
+  const gain = (1 + 1 / tokens) * tokens ** 2 / dim + tokens;
+  const log = layer * Math.log1p(growth);
+  const start = tokens - gain / growth * Math.expm1(-log);
+  return Math.exp(4 * layer * Math.log(sigma / Math.sqrt(tokens)) + log) * start;
+}
+
+/**
+ * The same for fresh softmax attention, to leading order: variances of the squared singular values
+ * over their squared means add up over free factors, gamma for each W, 1 + k4/k2^2 for each A.
+ */
+export function attentionWidthCollapse(tokens, dim, headDim, logitStd, layer = 1) {
+  const k2 = Math.expm1(logitStd ** 2);
+  const k4 = tokens / headDim * logitStd ** 4;
+  return (1 + layer * (1 + tokens / dim + k4 / k2 ** 2)) * k2 ** (2 * layer) * tokens ** (1 - 2 * layer);
+}
+
+/**
+ * Limit of sr/T after layer l: without the mean of random Markov attention
+ * (predictions.mean_removed_stable_rank), or of the identity, where tokens do not mix. It is
+ * (1 + l (m + gamma))/x^2, x = min over z of (1+z)^(1 + l m) (1 + gamma z)^l/z, m = 1 or 0.
+ */
+export function spreadStableRank(layer, gamma, mixes = true) {
+  const m = mixes ? 1 : 0;
+  const b = layer * m + (layer - 1) * gamma;
+  const z = 2 / (b + Math.sqrt(b * b + 4 * (1 + m) * layer * gamma));
+  const logEdge = (layer * m + 1) * Math.log1p(z) + layer * Math.log1p(gamma * z) - Math.log(z);
+  return (1 + layer * (m + gamma)) * Math.exp(-2 * logEdge);
+}
+
+/**
+ * Expected squares from layer to layer: p of all tokens, D of what they do not share. Attention
+ * keeps r D of D; plain, it keeps what is shared too. A skip connection adds, as E W = 0.
+ */
+function* energies(tokens, sigma, removed, skip, branch) {
+  const v = sigma ** 2 / (tokens + sigma ** 2);
+  let [p, D] = [tokens, tokens - 1];
+  for (;;) {
+    yield [p, D];
+    const shared = removed ? 0 : p - D;
+    p = (skip ? p : 0) + branch * (shared + v * D);
+    D *= (skip ? 1 : 0) + branch * (1 - 1 / tokens) * v;
+  }
+}
+
+/** The first layers + 1 terms of a sequence. */
+const terms = (sequence, layers) => Array.from({ length: layers + 1 }, () => sequence.next().value);
+
+/** Cosine of two tokens at layers 0, ..., L of random Markov attention; branch: a^2 of X + a A X W. */
+export const cosinePrediction = (tokens, layers, sigma, removed, skip, branch) =>
+  terms(energies(tokens, sigma, removed, skip, branch), layers)
+    .map(([p, D]) => 1 - tokens * D / ((tokens - 1) * p));
+
+/** Root of the expected square of dX_L/dW_l (predictions.gradient_norm), for depths 0, ..., L. */
+export const gradientPrediction = (tokens, dim, layers, sigma, removed) =>
+  terms(energies(tokens, sigma, removed, false, 1), layers)
+    .map(([p], depth) => Math.sqrt(p) * dim ** (depth / 2));
+
 /** The first k from 2 on where a prediction of the distance is at most 0.01. */
 function firstNear(predicted) {
   let k = 2;
@@ -482,7 +709,7 @@ function firstNear(predicted) {
 // ---------------------------------------------------------------- 5. drawing
 const LIGHT = { bulk: "#0072b2", law: "#111111", spike: "#c04a00" }; // on a light ground
 const DARK = { bulk: "#56b4e9", law: "#f2f2f2", spike: "#ff9d4d" }; // on a dark ground
-const digits = (x, n = 3) => x.toFixed(n).replace("-", "−");
+const digits = (x, n = 3) => x.toFixed(n).replace(/^-(?=[0.]+$)/, "").replace("-", "−");
 const percent = (share) => `${digits(100 * share, 1)} %`;
 const powerOfTen = (k) => `10${String(k).replace("-", "⁻").replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d])}`;
 const small = (x) => {
@@ -490,6 +717,14 @@ const small = (x) => {
   const [factor, power] = x.toExponential(1).split("e");
   return `${factor} × ${powerOfTen(power)}`;
 };
+
+/** Three digits of a number of any size. */
+const rounded = (x) => {
+  const [factor, power] = x.toExponential(2).split("e").map(Number);
+  return power < -3 || power > 3 ? `${factor.toFixed(2)} × ${powerOfTen(power)}` : digits(x, Math.max(0, 2 - power));
+};
+const orDash = (x, words) => (x === null ? "–" : words(x));
+const inTheory = (x, words) => (x === null || x === undefined ? "" : `, theory ${words(x)}`);
 
 /** Context of a canvas sized for the screen's pixels, with the data-to-pixel maps of a plot. */
 function plot(canvas, [x0, x1], [y0, y1], ink, { left = 40, top = 14 } = {}) {
@@ -720,6 +955,52 @@ function drawDistances(canvas, { tokens, laziness, distances, decay, prediction 
     `Near the end each step multiplies the distance by ${digits(decay.measured)}; in the long run, in theory, by ` +
     `${digits(decay.theory)}, the slope of the ${laziness > 0 ? "dashed line" : "line"}.`);
 }
+
+/**
+ * Series of marks against the layer, and the lines of their theories; without any, a thin line joins
+ * the marks. Each has {points: [[layer, y], ...], colour, mark, dashed}, with y null where there is
+ * none; `ys` are ticks [y, words].
+ */
+function drawLayers(canvas, { from, layers, range, ys, series, theories, xLabel }, colours) {
+  const frame = plot(canvas, [from - 0.3, layers + 0.3], range, colours.ink, { left: 46 });
+  const { pen, box, x, y } = frame;
+  const marks = new Map(ys);
+  const xs = Array.from({ length: layers - from + 1 }, (_, i) => from + i);
+  axes(frame, xs, [...marks.keys()], xLabel, (k) => marks.get(k));
+  line(pen, [[box.left, box.bottom], [box.right, box.bottom]]);
+  const places = (points) => points.filter((p) => p[1] !== null).map(([l, value]) => [x(l), y(value)]);
+  clipped(frame, () => {
+    pen.lineWidth = 2.5;
+    pen.strokeStyle = colours.law;
+    for (const { points, dashed } of theories) {
+      pen.setLineDash(dashed ? [6, 4] : []);
+      const [[px, py] = [], ...more] = places(points);
+      line(pen, more.length ? places(points) : [[px - 12, py], [px + 12, py]]); // a single one: a dash
+    }
+    pen.setLineDash([]);
+    for (const { points, mark = 0, colour = "bulk" } of series) {
+      pen.strokeStyle = pen.fillStyle = colours[colour];
+      pen.lineWidth = 1;
+      if (!theories.length) line(pen, places(points));
+      pen.lineWidth = 2;
+      for (const [px, py] of places(points)) MARKS[mark](pen, px, py);
+    }
+  });
+}
+
+/** Range and ticks of a log scale of whole decades that holds all values above 0. */
+function decades(values) {
+  const logs = values.filter((v) => v > 0).map(Math.log10);
+  const low = Math.floor(Math.min(...logs) - 0.05);
+  const high = Math.max(Math.ceil(Math.max(...logs) + 0.05), low + 1);
+  const step = Math.ceil((high - low) / 6);
+  const ys = Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, i) => low + i * step)
+    .map((k) => [k, k ? powerOfTen(k) : "1"]);
+  return { range: [low, high], ys };
+}
+
+/** Points of a log plot from values at layers from, from + 1, ... */
+const logPoints = (values, from) => values.map((v, i) => [from + i, v > 0 ? Math.log10(v) : null]);
 
 /** Marks of the walks: disc, square, triangle. */
 const MARKS = [
@@ -952,7 +1233,243 @@ const attention = {
   },
 };
 
-export const SCENES = { spectrum, walk, noise, attention };
+const stack = ({ tokens, dim, layers }) => `layer l (T = ${tokens}, d = ${dim}, L = ${layers})`;
+const possible = (residual, tokens) => (residual <= tokens - 1 ? residual : null); // no rank is above T
+const isDrawn = (theory) => theory.some((x) => x !== null);
+const layerLegend = (theory, isLimit) =>
+  [["point", "this stack"], ...(isDrawn(theory) ? [["line", isLimit ? "theory for large T" : "theory"]] : [])];
+const subscript = (l) => `<sub>${l}</sub>`;
+
+const collapse = {
+  limits(settings, controls) {
+    const { sigma } = within(settings, controls);
+    if (settings.entries !== "identity") return { sigma };
+    return { sigma: { ...sigma, low: settings.sigma, high: settings.sigma } }; // it waits
+  },
+  columns: ["this stack", "theory"],
+  measure({ tokens, gamma, sigma, entries, layers, seed }) {
+    const u = source(seed);
+    const dim = Math.round(tokens / gamma);
+    const logitStd = Math.sqrt(Math.log1p(sigma ** 2)); // softmax: its entries then have this sigma
+    const matrix = () => {
+      if (entries === "identity") return null;
+      return entries === "softmax" ? attentionFrom(u, tokens, dim, logitStd, "softmax") : markovFrom(u, tokens, sigma, entries);
+    };
+    const theory = (layer) => {
+      if (entries === "identity") {
+        const rank = tokens * spreadStableRank(layer, tokens / dim, false);
+        return rank < 2 ? null : rank - 1;
+      }
+      return possible(entries === "softmax"
+        ? attentionWidthCollapse(tokens, dim, dim, logitStd, layer)
+        : widthCollapse(tokens, dim, layer, sigma), tokens);
+    };
+    const residuals = [];
+    const predicted = [];
+    let s = null;
+    for (let layer = 1; layer <= layers; layer++) {
+      const attention = matrix();
+      const weights = gaussian(u, (s ? dim : tokens) * dim, 1 / Math.sqrt(dim)); // first X_0 W_1, Gaussian too
+      s = s ? mixed(attention, s, weights, tokens, dim) : mixed(attention, split(weights, tokens, dim), null, tokens, dim);
+      residuals.push(collapseResidual(s, tokens, dim));
+      predicted.push(theory(layer));
+    }
+    return { tokens, dim, sigma, entries, layers, residuals, predicted };
+  },
+  table: ({ residuals, predicted }) => residuals.map((x, i) => [`sr(Σ${subscript(i + 1)}) − 1`, {
+    [`r${i + 1}`]: rounded(x), [`p${i + 1}`]: orDash(predicted[i], rounded),
+  }]),
+  spoken: ({ tokens, dim, sigma, entries, layers, residuals, predicted }) =>
+    `${entries}, T ${tokens}, d ${dim}, ${entries === "identity" ? "" : `sigma ${digits(sigma, 2)}, `}${layers} ` +
+    `${layers === 1 ? "layer" : "layers"}: the stable rank less 1 is ${rounded(residuals[0])} after layer 1` +
+    `${inTheory(predicted[0], rounded)}` +
+    (layers === 1 ? "." : `; ${rounded(residuals.at(-1))} after layer ${layers}${inTheory(predicted.at(-1), rounded)}.`),
+  panels: {
+    collapse: {
+      title: "Stable rank less 1, sr(Σ<sub>l</sub>) − 1, after each layer (log scale)",
+      legend: ({ entries, predicted }) => layerLegend(predicted, entries === "identity"),
+      draw(canvas, { tokens, dim, layers, residuals, predicted }, colours) {
+        drawLayers(canvas, {
+          from: 1, layers, xLabel: stack({ tokens, dim, layers }), ...decades([...residuals, ...predicted]),
+          series: [{ points: logPoints(residuals, 1) }],
+          theories: isDrawn(predicted) ? [{ points: logPoints(predicted, 1) }] : [],
+        }, colours);
+        const each = residuals.map((x, i) => `layer ${i + 1}: ${rounded(x)}${inTheory(predicted[i], rounded)}`);
+        canvas.setAttribute("aria-label",
+          `Stable rank of the token covariance less 1 against the layer, on a logarithmic scale, for ${tokens} tokens in ` +
+          `dimension ${dim}. ${each.join("; ")}.`);
+      },
+    },
+  },
+};
+
+const depth = {
+  limits: () => ({}),
+  columns: ["this stack", "theory"],
+  measure({ tokens, layers, sigma, skip, norm: place, mean_removal: removed, seed }) {
+    const u = source(seed);
+    const branch = skip === "1/sqrt(depth)" ? 1 / layers : 1; // the square of the branch's weight
+    const skips = skip !== "none";
+    let x = Float64Array.from({ length: tokens ** 2 }, (_, i) => (i % (tokens + 1) === 0 ? 1 : 0)); // X_0 = I
+    const cosines = [];
+    const ranks = [];
+    for (let layer = 0; ; layer++) {
+      cosines.push(tokenCosine(x, tokens, tokens));
+      ranks.push(1 + collapseResidual(split(x, tokens, tokens), tokens, tokens));
+      if (layer === layers) break;
+      const matrix = markovFrom(u, tokens, sigma, "gamma");
+      const weights = gaussian(u, tokens ** 2, 1 / Math.sqrt(tokens));
+      x = block(x, removed ? centre(matrix, tokens, false) : matrix, weights, tokens, {
+        weight: skips ? Math.sqrt(branch) : 0, post: place === "post",
+      });
+    }
+    const expected = place === "none" ? cosinePrediction(tokens, layers, sigma, removed, skips, branch) : null;
+    const expectedRank = (layer) => {
+      if (skips || place !== "none") return null;
+      if (layer === 0) return tokens;
+      if (!removed) {
+        const residual = possible(widthCollapse(tokens, tokens, layer, sigma), tokens);
+        return residual === null ? null : 1 + residual;
+      }
+      const limit = tokens * spreadStableRank(layer, 1);
+      return limit < 2 ? null : limit;
+    };
+    const rank = cosines.map((_, layer) => expectedRank(layer));
+    return { tokens, layers, sigma, skip, place, removed, cosines, ranks, expected, rank };
+  },
+  table({ layers, cosines, ranks, expected, rank }) {
+    const rows = [];
+    for (const l of new Set([1, layers])) {
+      const which = l === 1 ? ["c1", "pc1"] : ["c", "pc"];
+      rows.push([`cosine at layer ${l}`, {
+        [which[0]]: digits(cosines[l], 4), [which[1]]: expected ? digits(expected[l], 4) : "–",
+      }]);
+    }
+    for (const l of new Set([1, layers])) {
+      const which = l === 1 ? ["r1", "pr1"] : ["r", "pr"];
+      rows.push([`stable rank at layer ${l}`, {
+        [which[0]]: digits(ranks[l], 3), [which[1]]: orDash(rank[l], (x) => digits(x, 3)),
+      }]);
+    }
+    return rows;
+  },
+  spoken(numbers) {
+    const { layers, cosines, ranks, expected, rank } = numbers;
+    return `${described(numbers)}: after layer ${layers} the cosine of two tokens is ${digits(cosines[layers], 4)}` +
+      `${inTheory(expected?.[layers], (c) => digits(c, 4))}, and the stable rank ${digits(ranks[layers])}` +
+      `${inTheory(rank[layers], digits)}.`;
+  },
+  panels: {
+    cosine: {
+      title: "Mean cosine between two tokens",
+      legend: ({ expected }) => layerLegend(expected ?? []),
+      draw(canvas, numbers, colours) {
+        const { tokens, layers, cosines, expected } = numbers;
+        const low = Math.min(-0.1, ...cosines.map((c) => c - 0.05));
+        const ys = [-1, -0.5, 0, 0.25, 0.5, 0.75, 1].filter((c) => c >= low).map((c) => [c, String(c).replace("-", "−")]);
+        const points = (values) => values.map((c, l) => [l, c]);
+        drawLayers(canvas, {
+          from: 0, layers, range: [low, 1.05], ys, xLabel: stack({ tokens, dim: tokens, layers }),
+          series: [{ points: points(cosines) }], theories: expected ? [{ points: points(expected) }] : [],
+        }, colours);
+        canvas.setAttribute("aria-label", `Mean cosine between two tokens against the layer: ${described(numbers)}. ` +
+          heard(cosines, expected, layers));
+      },
+    },
+    rank: {
+      title: "Stable rank of Σ<sub>l</sub> (log scale)",
+      legend: ({ rank, removed }) => layerLegend(rank.slice(1), removed),
+      draw(canvas, numbers, colours) {
+        const { tokens, layers, ranks, rank } = numbers;
+        const ys = [1, 2, 5, 10, 20, 50, 100].filter((r) => r <= tokens).map((r) => [Math.log10(r), String(r)]);
+        drawLayers(canvas, {
+          from: 0, layers, range: [-0.03, Math.log10(tokens) + 0.05], ys, xLabel: stack({ tokens, dim: tokens, layers }),
+          series: [{ points: logPoints(ranks, 0) }], theories: isDrawn(rank.slice(1)) ? [{ points: logPoints(rank, 0) }] : [],
+        }, colours);
+        canvas.setAttribute("aria-label", `Stable rank of the token covariance against the layer, on a logarithmic scale: ` +
+          `${described(numbers)}. ${heard(ranks, rank, layers)}`);
+      },
+    },
+  },
+};
+
+/** What stack the demo of depth shows, in words. */
+const described = ({ tokens, layers, sigma, skip, place, removed }) =>
+  `T ${tokens}, ${layers} ${layers === 1 ? "layer" : "layers"}, sigma ${digits(sigma, 2)}, ` +
+  `skip connection ${skip === "1/sqrt(depth)" ? "1 over root L" : skip}, norm ${place}, ` +
+  `mean of attention ${removed ? "removed" : "kept"}`;
+
+/** Values at some layers, in words. */
+const heard = (values, theory, layers) => [...new Set([0, 1, 2, layers])].filter((l) => l <= layers)
+  .map((l) => `Layer ${l}: ${digits(values[l])}${inTheory(theory?.[l], digits)}.`).join(" ");
+
+const gradients = {
+  limits: () => ({}),
+  columns: ["this stack", "theory"],
+  measure({ tokens, gamma, layers, sigma, seed }) {
+    const u = source(seed);
+    const dim = Math.round(tokens / gamma);
+    const stacks = { plain: [], removed: [] };
+    const weights = [];
+    for (let layer = 1; layer <= layers; layer++) {
+      const matrix = markovFrom(u, tokens, sigma, "gamma");
+      stacks.plain.push(matrix);
+      stacks.removed.push(centre(matrix, tokens, false));
+      weights.push(gaussian(u, dim * dim));
+    }
+    const { plain, removed } = gradientNorms(stacks, weights, tokens, dim);
+    const predicted = {
+      plain: gradientPrediction(tokens, dim, layers, sigma, false).slice(1),
+      removed: gradientPrediction(tokens, dim, layers, sigma, true).slice(1),
+    };
+    return { tokens, dim, layers, sigma, plain, removed, predicted };
+  },
+  table({ layers, plain, removed, predicted }) {
+    const rows = [];
+    const add = (words, [first, theory, last], norms, expected) => {
+      const same = rounded(expected);
+      rows.push([`${words}, first layer`, { [first]: rounded(norms.first.at(-1)), [theory]: same }]);
+      if (layers > 1) rows.push([`${words}, last layer`, { [last]: rounded(norms.last), [`${theory}l`]: same }]);
+    };
+    const [kept, gone] = [predicted.plain.at(-1), predicted.removed.at(-1)];
+    add("plain", ["p", "pp", "pl"], plain, kept);
+    add("mean removed", ["m", "pm", "ml"], removed, gone);
+    rows.push(["plain ÷ mean removed, first layer", {
+      ratio: rounded(plain.first.at(-1) / removed.first.at(-1)), pratio: rounded(kept / gone),
+    }]);
+    return rows;
+  },
+  spoken: ({ tokens, dim, layers, sigma, plain, removed, predicted }) =>
+    `T ${tokens}, d ${dim}, sigma ${digits(sigma, 2)}, ${layers} ${layers === 1 ? "layer" : "layers"}: the gradient in the ` +
+    `first layer's weights has norm ${rounded(plain.first.at(-1))}${inTheory(predicted.plain.at(-1), rounded)}; with the ` +
+    `mean removed ${rounded(removed.first.at(-1))}${inTheory(predicted.removed.at(-1), rounded)}.`,
+  panels: {
+    gradients: {
+      title: "Norm of the gradient in W<sub>1</sub>, ‖∂X<sub>L</sub>/∂W<sub>1</sub>‖<sub>F</sub> (log scale)",
+      legend: () => [
+        ["point", "plain"], ["line", "plain, theory"], ["square", "mean removed"], ["dashed", "mean removed, theory"],
+      ],
+      draw(canvas, { tokens, dim, layers, plain, removed, predicted }, colours) {
+        drawLayers(canvas, {
+          from: 1, layers, xLabel: `depth L (T = ${tokens}, d = ${dim})`,
+          ...decades([plain.first, removed.first, predicted.plain, predicted.removed].flat()),
+          series: [
+            { points: logPoints(plain.first, 1) }, { points: logPoints(removed.first, 1), mark: 1, colour: "spike" },
+          ],
+          theories: [{ points: logPoints(predicted.plain, 1) }, { points: logPoints(predicted.removed, 1), dashed: true }],
+        }, colours);
+        const each = [...new Set([1, layers])].map((l) =>
+          `at depth ${l} plain ${rounded(plain.first[l - 1])}${inTheory(predicted.plain[l - 1], rounded)}, ` +
+          `mean removed ${rounded(removed.first[l - 1])}${inTheory(predicted.removed[l - 1], rounded)}`);
+        canvas.setAttribute("aria-label",
+          `Norm of the gradient in the first layer's weights against the depth, on a logarithmic scale, for ${tokens} tokens ` +
+          `in dimension ${dim}: ${each.join("; ")}.`);
+      },
+    },
+  },
+};
+
+export const SCENES = { spectrum, walk, noise, attention, collapse, depth, gradients };
 
 // ---------------------------------------------------------------- 7. the widget
 const STYLE = `
@@ -1006,6 +1523,8 @@ const LEGEND = {
   dashed: [22, `<path d="M0 6h6m4 0h6m4 0h2" stroke-width="2"/>`],
   stroke: [4, `<path d="M2 2v8" style="stroke: var(--gap-bulk)" stroke-width="2"/>`],
   disc: [10, `<circle cx="5" cy="6" r="3.5" style="fill: var(--gap-spike); stroke: none"/>`],
+  point: [10, `<circle cx="5" cy="6" r="3.5" style="fill: var(--gap-bulk); stroke: none"/>`],
+  square: [10, `<path d="M1.5 2.5h7v7h-7z" style="stroke: var(--gap-spike)" stroke-width="2"/>`],
   starts: [44, `<g style="stroke: var(--gap-bulk)"><circle cx="5" cy="6" r="3.5" style="fill: var(--gap-bulk)"/>` +
     `<path d="M18 2.5h7v7h-7zM33.5 9.5h9l-4.5-8z"/></g>`],
 };

@@ -25,7 +25,18 @@ except ImportError as error:
         'gapcourse.demos needs anywidget: pip install "gapcourse[notebooks]"'
     ) from error
 
-__all__ = ["CONTROLS", "ENSEMBLES", "Demo", "attention", "noise", "spectrum", "walk"]
+__all__ = [
+    "CONTROLS",
+    "ENSEMBLES",
+    "Demo",
+    "attention",
+    "collapse",
+    "depth",
+    "gradients",
+    "noise",
+    "spectrum",
+    "walk",
+]
 
 SIGMA = (0.1, 2.0)
 VIEWS = ("both", "histogram", "ranks")
@@ -71,6 +82,14 @@ def _list(label: str, **options: str) -> Control:
 _TOKENS = _slider("Tokens T", 10, 300, 10)
 _SIGMA = _slider("Spread of the entries, σ", *SIGMA, 0.05)
 _ENTRIES = {"label": "Entries", "options": ENSEMBLES}
+_CONTEXT = _slider("Tokens T", 2, 150, 2)
+_MATRICES = {
+    **{name: ENSEMBLES[name] for name in ("exponential", "gamma", "lognormal")},
+    "softmax": _ensemble("softmax (Gaussian queries and keys)", *SIGMA, _WIDE),
+    "identity": _ensemble(
+        "identity (tokens do not mix)", *SIGMA, "The identity has no random entries: σ is not used."
+    ),
+}
 
 CONTROLS: dict[str, dict[str, Control]] = {
     "spectrum": {"tokens": _TOKENS, "sigma": _SIGMA, "entries": _ENTRIES},
@@ -101,6 +120,30 @@ CONTROLS: dict[str, dict[str, Control]] = {
         ),
         "centred": {"label": "centre the columns too"},
     },
+    "collapse": {
+        "tokens": _CONTEXT,
+        "gamma": _slider("Aspect ratio γ = T/d", 0.25, 1.0, 0.05),
+        "sigma": _SIGMA,
+        "entries": {"label": "Attention", "options": _MATRICES},
+        "layers": _slider("Layers L", 1, 8, 1),
+    },
+    "depth": {
+        "tokens": _CONTEXT,
+        "layers": _slider("Layers L", 1, 12, 1),
+        "sigma": _SIGMA,
+        "skip": _list(
+            "Skip connection",
+            **{"none": "none", "plain": "plain: X + AXW", "1/sqrt(depth)": "1/√L: X + AXW/√L"},
+        ),
+        "norm": _list("Norm of the tokens", none="none", post="post: after each layer"),
+        "mean_removal": {"label": "remove the mean of attention"},
+    },
+    "gradients": {
+        "tokens": _CONTEXT,
+        "gamma": _slider("Aspect ratio γ = T/d", 0.5, 1.0, 0.05),
+        "layers": _slider("Layers L", 1, 12, 1),
+        "sigma": _SIGMA,
+    },
 }
 """What the reader can change in each scene: sliders with their range, lists, boxes to tick.
 
@@ -119,9 +162,9 @@ class SettingError(traitlets.TraitError, ValueError):
 
 
 class Demo(anywidget.AnyWidget):
-    """A live demo; `spectrum`, `walk`, `noise` and `attention` make one.
+    """A live demo: each function of this module makes one.
 
-    The settings that its scene knows are the keyword arguments of these functions. They can be read
+    The settings that its scene knows are the keyword arguments of that function. They can be read
     and set from Python where a kernel runs: ``demo.tokens = 200`` redraws the demo. As under the
     reader's hand, `sigma` then moves to the nearest that new `entries` can have, and `rows` to
     `columns` for several `factors`; a value that the controls do not offer is a `ValueError`.
@@ -145,6 +188,11 @@ class Demo(anywidget.AnyWidget):
     logit_std = traitlets.Float(0.5).tag(sync=True)
     kind = traitlets.Unicode("softmax").tag(sync=True)
     centred = traitlets.Bool(False).tag(sync=True)
+    gamma = traitlets.Float(1.0).tag(sync=True)
+    layers = traitlets.Int(3).tag(sync=True)
+    skip = traitlets.Unicode("none").tag(sync=True)
+    norm = traitlets.Unicode("none").tag(sync=True)
+    mean_removal = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, scene: str = "spectrum", **settings: Any) -> None:
         self.set_trait("scene", scene)
@@ -178,8 +226,8 @@ class Demo(anywidget.AnyWidget):
             return value
         try:
             value = _controlled(self.scene, name, value)
-            if name == "sigma":
-                _possible(value, self.entries)
+            if name == "sigma" and "entries" in CONTROLS[self.scene]:
+                _possible(value, self.entries, self.scene)
             if name == "rows" and self.factors > 1 and value != self.columns:
                 raise ValueError(
                     f"rows must equal columns for a product of {self.factors} factors, got {value} "
@@ -192,7 +240,7 @@ class Demo(anywidget.AnyWidget):
     @traitlets.observe("entries")
     def _sigma_follows(self, _: Any) -> None:
         if "sigma" in CONTROLS[self.scene]:
-            ensemble = ENSEMBLES[self.entries]
+            ensemble = CONTROLS[self.scene]["entries"]["options"][self.entries]
             self.sigma = min(max(self.sigma, ensemble["low"]), ensemble["high"])
 
     @traitlets.observe("columns", "factors")
@@ -415,6 +463,198 @@ def attention(
     )
 
 
+def collapse(
+    tokens: int = 100,
+    gamma: float = 1.0,
+    sigma: float = 1.0,
+    entries: str = "exponential",
+    layers: int = 3,
+    seed: int = 1,
+) -> Demo:
+    r"""Show how the rank of the tokens collapses, layer by layer, live.
+
+    A stack :math:`X_l = A_l X_{l-1} W_l` starts from isometric tokens, with a fresh attention
+    matrix and fresh Gaussian :math:`W_l` in each layer. The plot has
+    :math:`\mathrm{sr}(X_l X_l^\top) - 1 = \sum_{k\ge2} s_k^4/s_1^4` against l, on a log scale: as
+    in `gapcourse.spectra.collapse_residual`, nothing is subtracted. The line is
+    `gapcourse.predictions.width_collapse`. For softmax attention it is the leading order,
+    :math:`(1 + l(1 + \gamma + k_4/k_2^2))\,k_2^{2l}\,T^{1-2l}`, in the first layer
+    `gapcourse.predictions.attention_width_collapse`; for the identity
+    :math:`T (1 + l\gamma)/x_*^2 - 1` with :math:`x_* = \min_z (1+z)(1+\gamma z)^l/z`, the limit for
+    a product of Gaussian matrices, drawn where it leaves a stable rank of at least 2. No line is
+    drawn where it would lie above T - 1, which no stable rank less 1 exceeds.
+
+    Parameters
+    ----------
+    tokens : int
+        T, from 2 to 150.
+    gamma : float
+        T/d, from 0.25 to 1: the dimension d is the whole number nearest to T/gamma.
+    sigma : float
+        Standard deviation of a raw entry over its mean, from 0.1 to 2; 1 for exponential entries.
+        Logits of softmax attention have variance log(1 + sigma²), so that its raw entries have this
+        spread too. The identity has no use for it.
+    entries : str
+        "exponential", "gamma" or "lognormal": a random Markov matrix of such entries; "softmax":
+        attention of Gaussian queries and keys, of dimension d; "identity": tokens do not mix.
+    layers : int
+        L, from 1 to 8.
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range, `entries` is unknown, or cannot have this `sigma`.
+
+    Examples
+    --------
+    >>> collapse(entries="softmax", sigma=0.5)
+    demos.collapse(tokens=100, gamma=1, sigma=0.5, entries='softmax', layers=3, seed=1)
+    """
+    return _demo(
+        "collapse",
+        tokens=tokens,
+        gamma=gamma,
+        sigma=sigma,
+        entries=entries,
+        layers=layers,
+        seed=seed,
+    )
+
+
+def depth(
+    tokens: int = 60,
+    layers: int = 12,
+    sigma: float = 1.0,
+    seed: int = 1,
+    *,
+    skip: str = "none",
+    norm: str = "none",
+    mean_removal: bool = False,
+) -> Demo:
+    r"""Show what skip connections, norms and mean removal do to tokens in depth, live.
+
+    A stack of random Markov attention with gamma entries starts from T orthonormal tokens in
+    dimension d = T. Value weights have entries of variance 1/d: a layer's branch
+    :math:`A_l X_{l-1} W_l` is then of the size of its skip connection. The left plot has the mean
+    cosine between two tokens (`gapcourse.spectra.token_cosine`), the right one the stable rank of
+    :math:`X_l X_l^\top`, for l = 0, ..., L.
+
+    Without a norm the line beside the cosines is :math:`1 - T D_l/((T-1) p_l)`, where
+    :math:`p = \mathbb{E}\,\mathrm{tr}\,XX^\top`, and D is p without the part that all tokens share;
+    without a skip connection this is 1 minus the square of the ratio of the two
+    `gapcourse.predictions.product_norm`, with the mean removed and without, or 0 with the mean
+    removed. The line beside the stable ranks needs the bare stack: it is 1 plus
+    `gapcourse.predictions.width_collapse`; with the mean removed it is T times
+    `gapcourse.predictions.mean_removed_stable_rank`, a limit for large T, drawn down to 2.
+
+    Parameters
+    ----------
+    tokens : int
+        T, from 2 to 150.
+    layers : int
+        L, from 1 to 12.
+    sigma : float
+        Standard deviation of a raw entry over its mean, from 0.1 to 2.
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+    skip : str
+        "none", "plain" (X + AXW) or "1/sqrt(depth)" (X + AXW/sqrt(L)).
+    norm : str
+        "none", or "post": after each layer each token is divided by its root mean square.
+    mean_removal : bool
+        Whether each row of the attention matrix loses its mean.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range, or `skip` or `norm` is unknown.
+
+    Examples
+    --------
+    >>> depth(layers=6, skip="plain", norm="post").skip
+    'plain'
+    """
+    return _demo(
+        "depth",
+        tokens=tokens,
+        layers=layers,
+        sigma=sigma,
+        skip=skip,
+        norm=norm,
+        mean_removal=mean_removal,
+        seed=seed,
+    )
+
+
+def gradients(
+    tokens: int = 60,
+    gamma: float = 1.0,
+    layers: int = 6,
+    sigma: float = 1.0,
+    seed: int = 1,
+) -> Demo:
+    r"""Show how gradients grow with depth, with and without the mean of attention, live.
+
+    The stack :math:`X_l = A_l X_{l-1} W_l` has random Markov attention with gamma entries, weights
+    of variance 1 and isometric tokens. Its gradient is exact, from its Kronecker structure:
+
+    .. math:: \Bigl\|\frac{\partial X_L}{\partial W_l}\Bigr\|_F
+       = \|A_L \cdots A_l X_{l-1}\|_F\,\|W_{l+1} \cdots W_L\|_F
+
+    The plot has that of the first layer's weights, l = 1, for each depth from 1 to L on a log
+    scale, for plain attention and for attention with its mean removed, from the same draws. The
+    lines are `gapcourse.predictions.gradient_norm`, the root of the expected square. The table has
+    the norms at depth L for the first and the last layer: theory makes no difference.
+
+    Parameters
+    ----------
+    tokens : int
+        T, from 2 to 150.
+    gamma : float
+        T/d, from 0.5 to 1: the dimension d is the whole number nearest to T/gamma.
+    layers : int
+        L, from 1 to 12.
+    sigma : float
+        Standard deviation of a raw entry over its mean, from 0.1 to 2.
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range.
+
+    Examples
+    --------
+    >>> gradients(sigma=0.5)
+    demos.gradients(tokens=60, gamma=1, layers=6, sigma=0.5, seed=1)
+    """
+    return _demo("gradients", tokens=tokens, gamma=gamma, layers=layers, sigma=sigma, seed=seed)
+
+
 def _listed(things: dict[str, Control]) -> list[Control]:
     """Return named things as a list, each with its name inside."""
     return [{"name": name, **thing} for name, thing in things.items()]
@@ -440,14 +680,15 @@ def _controlled(scene: str, name: str, value: Any) -> Any:
     return number(value, name, control["low"], control["high"])
 
 
-def _possible(sigma: float, entries: str) -> None:
-    """Refuse a sigma that the ensemble cannot have."""
-    ensemble = ENSEMBLES[_choice(entries, "entries", tuple(ENSEMBLES))]
+def _possible(sigma: float, entries: str, scene: str) -> None:
+    """Refuse a sigma that the entries of the scene cannot have."""
+    options = CONTROLS[scene]["entries"]["options"]
+    ensemble = options[_choice(entries, "entries", tuple(options))]
     low, high = ensemble["low"], ensemble["high"]
     if not low <= sigma <= high:
         raise ValueError(
             f"sigma must lie between {low:.4g} and {high:.4g} for entries={entries!r} in this "
-            f"demo, got {sigma}. {ensemble['reason']} Pass sigma={_natural(entries):.3g}"
+            f"demo, got {sigma}. {ensemble['reason']} Pass sigma={min(1.0, high):.3g}"
         )
 
 

@@ -937,7 +937,8 @@ def curve(
         says += f"; theory goes from {_number(theory[0])} to {_number(theory[-1])}"
     if height is not None:
         ax.axhline(height, color=OUTLIER, ls=":", label=level_label)
-        says += f"; the {_spoken(level_label)} is {_number(height)}"
+        line = _spoken(level_label)
+        says += f"; {'' if line.startswith('your') else 'the '}{line} is {_number(height)}"
     ax.grid(axis="y")
     _legend(ax)
     describe(ax, says)

@@ -31,6 +31,24 @@ SETTINGS = {
         "centred": True,
         "seed": 9,
     },
+    "collapse": {
+        "tokens": 40,
+        "gamma": 0.5,
+        "sigma": 0.3,
+        "entries": "softmax",
+        "layers": 5,
+        "seed": 9,
+    },
+    "depth": {
+        "tokens": 40,
+        "layers": 5,
+        "sigma": 0.3,
+        "skip": "1/sqrt(depth)",
+        "norm": "post",
+        "mean_removal": True,
+        "seed": 9,
+    },
+    "gradients": {"tokens": 40, "gamma": 0.5, "layers": 5, "sigma": 0.3, "seed": 9},
 }
 TEXTS = {
     "spectrum": "demos.spectrum(tokens=150, sigma=1, entries='lognormal', seed=1)",
@@ -40,6 +58,14 @@ TEXTS = {
         "demos.attention(tokens=150, head_dim=150, logit_std=0.5, kind='softmax', "
         "centred=False, seed=1)"
     ),
+    "collapse": (
+        "demos.collapse(tokens=100, gamma=1, sigma=1, entries='exponential', layers=3, seed=1)"
+    ),
+    "depth": (
+        "demos.depth(tokens=60, layers=12, sigma=1, skip='none', norm='none', "
+        "mean_removal=False, seed=1)"
+    ),
+    "gradients": "demos.gradients(tokens=60, gamma=1, layers=6, sigma=1, seed=1)",
 }
 SCENES = pytest.mark.parametrize("scene", demos.CONTROLS)
 
@@ -83,7 +109,8 @@ def test_slider_has_whole_steps_and_its_ends_are_allowed(scene, name):
     for end in (control["low"], control["high"]):
         unit = control["step"] if control["step"] < 1 else 1
         assert end / unit == pytest.approx(round(end / unit), abs=1e-9)
-        others = {"entries": "gamma"} if name == "sigma" else {}
+        free = name == "sigma" and "entries" in demos.CONTROLS[scene]
+        others = {"entries": "gamma"} if free else {}
         assert getattr(getattr(demos, scene)(**{name: end}, **others), name) == end
 
 
@@ -99,6 +126,12 @@ def test_slider_has_whole_steps_and_its_ends_are_allowed(scene, name):
         ("spectrum", {}, "view", "pie", "view.*histogram.*got 'pie'"),
         ("spectrum", {}, "tokens", True, "tokens.*True"),
         ("attention", {}, "seed", -1, "seed.*got -1"),
+        ("collapse", {}, "sigma", 0.5, "sigma.*exponential.*got 0.5.*sigma=1"),
+        ("collapse", {}, "entries", "pareto", "entries.*one of.*softmax.*got 'pareto'"),
+        ("collapse", {}, "gamma", 0.1, "gamma.*at least 0.25.*got 0.1"),
+        ("depth", {}, "sigma", 3.0, "sigma.*at most 2.*got 3.*from 0.1 to 2"),
+        ("depth", {}, "skip", "1/sqrt(L)", "skip.*one of.*depth.*got '1/sqrt"),
+        ("gradients", {}, "layers", 0, "layers.*at least 1.*got 0"),
     ],
 )
 @pytest.mark.parametrize("held", [False, True])
@@ -123,6 +156,8 @@ def test_an_attribute_is_refused_as_the_argument_is(scene, start, name, value, w
         ("spectrum", {"sigma": 0.3}, {"entries": "exponential"}, {"sigma": 1}),
         ("walk", {"entries": "gamma"}, {"entries": "uniform"}, {"sigma": 1 / 3**0.5}),
         ("walk", {"entries": "gamma", "sigma": 0.3}, {"entries": "uniform"}, {"sigma": 0.3}),
+        ("collapse", {"entries": "gamma", "sigma": 0.3}, {"entries": "exponential"}, {"sigma": 1}),
+        ("collapse", {"entries": "softmax", "sigma": 0.3}, {"entries": "identity"}, {"sigma": 0.3}),
     ],
 )
 @pytest.mark.parametrize("held", [False, True])
@@ -134,6 +169,13 @@ def test_a_setting_follows_another(scene, start, changes, expected, held):
     assert {name: getattr(demo, name) for name in expected} == expected
     settings = {name: getattr(demo, name) for name in demos.CONTROLS[scene]}
     assert repr(getattr(demos, scene)(**settings)) == repr(demo)  # a call could ask for them
+
+
+@pytest.mark.parametrize("entries", demos.CONTROLS["collapse"]["entries"]["options"])
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_collapse_takes_the_whole_range_of_sigma(entries, end):
+    sigma = demos.CONTROLS["collapse"]["entries"]["options"][entries][end]
+    assert demos.collapse(entries=entries, sigma=sigma).sigma == sigma
 
 
 def test_settings_held_together_need_no_order():
@@ -151,7 +193,14 @@ def test_settings_held_together_need_no_order():
 
 @pytest.mark.parametrize(
     ("scene", "name"),
-    [("noise", "row"), ("noise", "tokens"), ("walk", "view"), ("attention", "sigma")],
+    [
+        ("noise", "row"),
+        ("noise", "tokens"),
+        ("walk", "view"),
+        ("attention", "sigma"),
+        ("depth", "gamma"),
+        ("gradients", "skip"),
+    ],
 )
 def test_a_name_that_the_scene_does_not_have_is_refused(scene, name):
     demo = getattr(demos, scene)()
@@ -236,6 +285,23 @@ def test_package_has_the_whole_range_of_each_ensemble(entries, end):
         ("attention", {"kind": "cosine"}, ValueError, "kind.*one of.*relu.*got 'cosine'"),
         ("attention", {"centred": 1}, TypeError, "centred.*True or False.*got 1"),
         ("attention", {"seed": -1}, ValueError, "seed.*got -1"),
+        ("collapse", {"tokens": 1}, ValueError, "tokens.*at least 2.*got 1"),
+        ("collapse", {"tokens": 151}, ValueError, "tokens.*150.*got 151"),
+        ("collapse", {"gamma": 1.5}, ValueError, "gamma.*at most 1.*got 1.5.*0.25 to 1"),
+        ("collapse", {"gamma": "1"}, TypeError, "gamma.*'1'"),
+        ("collapse", {"sigma": 0.5}, ValueError, "sigma.*exponential.*got 0.5.*sigma=1"),
+        ("collapse", {"entries": "pareto"}, ValueError, "entries.*identity.*got 'pareto'"),
+        ("collapse", {"layers": 9}, ValueError, "layers.*at most 8.*got 9"),
+        ("collapse", {"layers": 2.0}, TypeError, "layers.*whole number.*2.0"),
+        ("depth", {"layers": 13}, ValueError, "layers.*at most 12.*got 13"),
+        ("depth", {"skip": True}, TypeError, "skip.*name.*got True.*plain"),
+        ("depth", {"norm": "layer"}, ValueError, "norm.*one of.*post.*got 'layer'"),
+        ("depth", {"mean_removal": "yes"}, TypeError, "mean_removal.*True or False.*'yes'"),
+        ("depth", {"sigma": 0}, ValueError, "sigma.*at least 0.1.*got 0"),
+        ("gradients", {"tokens": 0}, ValueError, "tokens.*at least 2.*got 0"),
+        ("gradients", {"gamma": 0.25}, ValueError, "gamma.*at least 0.5.*got 0.25"),
+        ("gradients", {"sigma": float("inf")}, ValueError, "sigma.*inf"),
+        ("gradients", {"seed": 2**31}, ValueError, "seed.*got 2147483648"),
     ],
 )
 def test_bad_arguments_are_refused(scene, arguments, error, words):

@@ -674,7 +674,11 @@ BAD = [
     (lambda ax: on_log_axis(ax, [1], [1], [-1]), ValueError, "predicted .*got -1; log axes"),
     (lambda ax: on_log_axis(ax, [1], [1], level=0), ValueError, "level .*above 0, got 0; log"),
     (lambda ax: heatmap(3, [1], [1], [[1.0]]), TypeError, "ax must .*got 3; pass those"),
-    (lambda ax: heatmap(ax, [1], [1], [[1.0, 2.0]]), ValueError, r"values .*\(1, 1\), got shape \(1, 2\)"),
+    (
+        lambda ax: heatmap(ax, [1], [1], [[1.0, 2.0]]),
+        ValueError,
+        r"values .*\(1, 1\), got shape \(1, 2\)",
+    ),
     (lambda ax: heatmap(ax, [1], [1], [[NAN]]), ValueError, "values must not contain NaN"),
     (lambda ax: heatmap(ax, [1], [1], [[0.0]], logarithmic=True), ValueError, "values must be"),
     (lambda ax: heatmap(ax, [1], [1], [[1.0]], logarithmic="no"), TypeError, "logarithmic"),
