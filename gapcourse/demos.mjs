@@ -641,11 +641,10 @@ export function lazyPrediction(laziness, k) {
 
 /** sr - 1 after layer l of random Markov attention, at finite T and d (predictions.width_collapse). */
 export function widthCollapse(tokens, dim, layer, sigma) {
-  const growth = 1 / tokens + 1 / dim + 1 / (tokens * dim);
-  const gain = (1 + 1 / tokens) * tokens ** 2 / dim + tokens;
-  const log = layer * Math.log1p(growth);
-  const start = tokens - gain / growth * Math.expm1(-log);
-  return Math.exp(4 * layer * Math.log(sigma / Math.sqrt(tokens)) + log) * start;
+  const more = (layer + 1) * Math.log1p(2 / tokens) + layer * Math.log1p(2 / dim);
+  const less = (layer + 1) * Math.log1p(-1 / tokens) + layer * Math.log1p(-1 / dim);
+  const scale = Math.exp(4 * layer * Math.log(sigma / Math.sqrt(tokens)) + more);
+  return scale * tokens ** 2 / 3 * -Math.expm1(less - more);
 }
 
 /**

@@ -380,19 +380,18 @@ def width_collapse(
     .. math:: \mathrm{sr}(X_l X_l^\top) - 1 \approx \frac{q_l}{d^{2l}}
        \sim \bigl(1 + l(1+\gamma)\bigr)\, \sigma^{4l}\, T^{1-2l}
 
-    Here :math:`q_l = \mathbb{E}\,\mathrm{tr}\,(Y_l Y_l^\top)^2` and
-    :math:`p_l = \mathbb{E}\,\mathrm{tr}\,Y_l Y_l^\top` belong to the part that is not common to all
-    tokens, :math:`Y_l = A_{\perp,l} Y_{l-1} W_l`. From :math:`p_0 = q_0 = T`, a layer maps
+    Here :math:`q_l = \mathbb{E}\,\mathrm{tr}\,(Y_l Y_l^\top)^2` belongs to the part that is not
+    common to all tokens, :math:`Y_l = A_{\perp,l} Y_{l-1} W_l`. For a Gaussian :math:`A_\perp` it
+    has a closed form, at every T and d, which is returned:
 
-    .. math:: (p, q) \mapsto \bigl(d\,p,\; d(d+1)\,q + d\,p^2\bigr) \quad\text{for } W, \qquad
-       (p, q) \mapsto \Bigl(\frac{\sigma^2}{T}\,p,\;
-       \frac{\sigma^4}{T^4}\bigl(T(T+1)\,q + T p^2\bigr)\Bigr) \quad\text{for } A_\perp.
+    .. math:: \frac{q_l}{d^{2l}} = \frac{\sigma^{4l}\, T^{2-2l}}{3} \Bigl[
+       \bigl(1+\tfrac2T\bigr)^{l+1} \bigl(1+\tfrac2d\bigr)^l
+       - \bigl(1-\tfrac1T\bigr)^{l+1} \bigl(1-\tfrac1d\bigr)^l \Bigr]
 
-    These are the moments of a Gaussian :math:`A_\perp`, up to the scatter of the trace, a relative
-    O(1/(Td)); its solution, affine in each layer, is returned. Conditions: i.i.d. raw entries with
-    a finite fourth moment, :math:`T \le d`. What is left out, that the rows of A are Markov and
-    that the first singular value scatters, is a relative O(1/T) + O(l/d). One draw
-    scatters by 0.2 to 0.3: compare with medians over many. Derived in this course.
+    Derived in chapter 05. Conditions: i.i.d. raw entries with a finite fourth moment,
+    :math:`T \le d`. What is left out, that the rows of A are Markov and that the first singular
+    value scatters, is a relative O(1/T) + O(l/d). One draw scatters by 0.2 to 0.3: compare with
+    means over many.
 
     Parameters
     ----------
@@ -423,11 +422,10 @@ def width_collapse(
         )
     if _checks.flag(leading, "leading"):
         return _checks.plain((1 + layer * (1 + T / d)) * T * share ** (4 * layer))
-    # In units of (sigma^2 d/T)^l and of its square p stays T, and q -> (1 + growth) q + gain.
-    growth, gain = 1 / T + 1 / d + 1 / (T * d), (1 + 1 / T) * T**2 / d + T
-    log = layer * np.log1p(growth)
+    more = (layer + 1) * np.log1p(2 / T) + layer * np.log1p(2 / d)
+    less = (layer + 1) * np.log1p(-1 / T) + layer * np.log1p(-1 / d)
     with np.errstate(over="ignore"):
-        q = np.exp(4 * layer * np.log(share) + log) * (T - gain / growth * np.expm1(-log))
+        q = np.exp(4 * layer * np.log(share) + more) * T**2 / 3 * -np.expm1(less - more)
         return _finite(q, "layer")
 
 

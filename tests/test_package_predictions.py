@@ -347,13 +347,11 @@ def test_the_borders_of_the_domains_belong_to_them():
 
 
 def moments(T, d, layers, sigma):
-    """Return sr - 1 from the recursion for p and q, step by step."""
-    p_l = q_l = float(T)
-    for _ in range(layers):
-        p_l, q_l = d * p_l, d * (d + 1) * q_l + d * p_l**2
-        q_l = sigma**4 / T**4 * (T * (T + 1) * q_l + T * p_l**2)
-        p_l = sigma**2 / T * p_l
-    return q_l / d ** (2 * layers)
+    """Return sr - 1 from the recursion for r = E|M|_F^4 and q = E|M|_4^4, step by step."""
+    r, q = float(T) ** 2, float(T)
+    for size in (d, T) * layers:
+        r, q = size**2 * r + 2 * size * q, size * (size + 1) * q + size * r
+    return sigma ** (4 * layers) / float(T) ** (4 * layers) * q / float(d) ** (2 * layers)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 2.0])
