@@ -317,6 +317,15 @@ def test_matrix_of_one_sign_and_of_both():
     assert [ax.get_xlabel() for ax in fig.axes[2:]] == ["entries", r"$\\sigma$"]  # the bars
 
 
+def test_a_series_that_spans_decades_brings_the_usual_ticks_back(ax):
+    figures.sweep(ax, [10, 100], [1.0, 3.0])
+    assert len(ax.get_yticks()) > 2
+    figures.sweep(ax, [10, 100], [1e-2, 1e-12])
+    figures.show(ax.figure)
+    labels = [text.get_text() for text in ax.get_yticklabels()]
+    assert sum("10" in label for label in labels) >= 3
+
+
 def test_heatmap_writes_each_number_into_its_cell(ax):
     values = [[1.5, 0.25], [0.001, 30.0]]
     figures.heatmap(ax, ["plain", "fixed"], [25, 50], values, label=r"$T$", logarithmic=True)
