@@ -844,7 +844,7 @@ def sweep(
     if ax.dataLim.y0 > 1e-4 and ax.dataLim.y1 < 1e5 and span < 3:
         _plain_ticks(ax.yaxis, subs=(1, 2, 5) if span < 1.5 else (1,))
     else:
-        ax.set_yscale("log")  # the usual ticks again: an earlier series may have asked for plain ones
+        ax.set_yscale("log")  # the usual ticks, where an earlier series had plain ones
     ax.grid(axis="y", which="major")
     _size_ticks(ax, ticks)
     _label(ax, "tokens T", "value")

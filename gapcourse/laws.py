@@ -300,7 +300,7 @@ class MarchenkoPastur(SingularValueLaw):
 
         The latter is :math:`\sigma^4(1+\lambda)`. Pass one value for each row, the zeros of a
         matrix with more rows than columns included (``numpy`` leaves them out): without them the
-        answer is the law of the transpose.
+        answer is the law of the transpose. Of a histogram pass ``np.repeat(centres, counts)``.
 
         Parameters
         ----------
@@ -312,15 +312,17 @@ class MarchenkoPastur(SingularValueLaw):
         MarchenkoPastur(ratio=1.0, sigma=0.7071067811865476)
         """
         array = _checks.within(values, "values", 0, remedy="pass singular values")
-        if array.size == 0 or array.min() == array.max():
+        scale = array.max(initial=0.0)
+        if array.size == 0 or array.min() == scale:
             raise ValueError(
                 f"values must hold two different numbers, got {_checks.shown(values)}; pass all "
                 "singular values of a matrix of noise"
             )
-        scale = array.max()
-        square = np.square(array / scale)
-        ratio = np.var(square) / np.mean(square) ** 2
-        return cls(float(ratio), float(scale * np.sqrt(np.mean(square))))
+        square = np.square(array / scale).ravel()
+        mean = float(square.mean())
+        square -= mean
+        ratio = float(square @ square) / square.size / mean**2
+        return cls(ratio, float(scale) * math.sqrt(mean))
 
     # With p = sqrt(ratio), or 1/sqrt(ratio) above 1 (the transpose's), the angle w between 0 and pi
     # with x^2 = x_-^2 + (x_+^2 - x_-^2) sin^2(w/2) has the density (2/pi) sin^2(w)/(1 + p^2 - 2p
@@ -340,15 +342,19 @@ class MarchenkoPastur(SingularValueLaw):
 
     def _pdf(self, x: Floats) -> Floats:
         low, high = self.lower_edge, self.edge
-        inside = (x >= low) & (x <= high) & (x > 0)
-        y = np.where(inside, x, high) / self.sigma
+        y = x.clip(low, high) / self.sigma  # at both edges the formula is 0
         low, high = low / self.sigma, high / self.sigma
+        square = high - y
+        square *= high + y
         if low == 0:  # the quarter circle, whose density at 0 is not 0
-            inside, y = (x >= 0) & (x <= self.edge), np.clip(x / self.sigma, 0, high)
-            density = np.sqrt((high - y) * (high + y))
-        else:
-            density = np.sqrt((high - y) * (high + y) * (y - low) * (y + low)) / y
-        return np.where(inside, density / (math.pi * self.sigma * self.ratio), 0.0)
+            square = np.where(x >= 0, square, 0.0)
+            return np.sqrt(square) / (math.pi * self.sigma * self.ratio)
+        square *= y - low
+        square *= y + low
+        density: Floats = np.sqrt(square)
+        density /= y
+        density /= math.pi * self.sigma * self.ratio
+        return density
 
     def _cdf(self, x: Floats) -> Floats:
         share = np.clip(self._share(self._angle(x)), 0, 1)

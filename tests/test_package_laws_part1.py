@@ -107,6 +107,30 @@ def test_outside_the_support_and_shapes(law):
         assert type(law.cdf(0)) is float
 
 
+@pytest.mark.parametrize("scale", [1e-150, 0.7, 1e150])
+@pytest.mark.parametrize("ratio", [1e-8, 0.5, 1 - 1e-12, 1.0, 4.0, 1e8])
+def test_marchenko_pastur_density_at_its_borders(ratio, scale):
+    law = MarchenkoPastur(ratio, scale)
+    low, high = law.lower_edge, law.edge
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = [-math.inf, -1e300, -high, -5e-324, np.nextafter(high, math.inf), 1e300, math.inf]
+        np.testing.assert_array_equal(law.pdf(x), 0)
+        assert law.pdf(high) == 0
+        if low == 0:
+            assert law.pdf([0, -0.0]) * scale == pytest.approx(2 / math.pi, rel=1e-12)
+        else:
+            np.testing.assert_array_equal(law.pdf([-low, -0.0, 0, np.nextafter(low, 0), low]), 0)
+        # In terms of the distances from the edges, as squares of x would cancel. Rounding moves x
+        # by 1e-16 of itself, and so the density by that over the distance.
+        gap = np.array([1e-1, 1e-3, 1e-6, 1e-9]) * (high - low)
+        for x in (low + gap, high - gap):
+            parts = [(x - low) / scale, (high - x) / scale, (x + low) / scale, (x + high) / scale]
+            exact = np.sqrt(np.prod(parts, axis=0)) / (math.pi * ratio * x)
+            error = np.abs(law.pdf(x) / exact - 1)
+            assert (error < 1e-14 + 1e-15 * x / np.minimum(x - low, high - x)).all()
+
+
 def test_three_names_of_the_quarter_circle():
     x, q = np.linspace(0, 2.1, 50), np.linspace(0, 1, 50)
     for law in (MarchenkoPastur(1.0), FussCatalan(1)):
@@ -179,6 +203,17 @@ def test_fit_of_draws_with_an_atom():
     # Standard errors over seeds: 0.025 and 0.009.
     assert fitted.ratio == pytest.approx(3, abs=0.1)
     assert fitted.sigma == pytest.approx(2, abs=0.036)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0, 3.0])
+def test_fit_of_a_histogram(ratio):
+    law, q = MarchenkoPastur(ratio, 2.0), (np.arange(10_000) + 0.5) / 10_000
+    counts, edges = np.histogram(law.ppf(q), bins=np.linspace(0, law.edge, 101))
+    fitted = MarchenkoPastur.fit(np.repeat((edges[1:] + edges[:-1]) / 2, counts))
+    # Rounding to a bin's centre moves a mean of smooth functions by its width squared.
+    assert fitted.ratio == pytest.approx(ratio, rel=0.01)
+    assert fitted.sigma == pytest.approx(2, rel=0.005)
+    assert fitted.atom == pytest.approx(law.atom, abs=0.01)
 
 
 @pytest.mark.parametrize(

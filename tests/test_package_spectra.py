@@ -216,6 +216,17 @@ def test_lanczos_whatever_the_layout(shape, turn):
     np.testing.assert_allclose(spectra.top_singular_values(A), full[:2], rtol=1e-11)
 
 
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_lanczos_whichever_way_the_machine_multiplies_faster(k, monkeypatch):
+    A, answers = random_markov(700, rng=8)[:600], []
+    assert spectra._together_pays(k) is spectra._together_pays(k)  # tried once
+    for together in (True, False):
+        monkeypatch.setattr(spectra, "_together_pays", lambda width, answer=together: answer)
+        answers.append(spectra.top_singular_values(A, k))
+    np.testing.assert_allclose(answers[0], answers[1], rtol=1e-12)
+    np.testing.assert_allclose(answers[0], spectra.singular_values(A)[:k], rtol=1e-11)
+
+
 @pytest.mark.parametrize(
     "s",
     [
