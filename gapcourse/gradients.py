@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv, ndtr
 
 from . import _checks
 from ._checks import RNG, Array
@@ -99,13 +98,14 @@ def value_gradient_norm(
     :math:`O(T^2)`.
 
     Otherwise it is estimated: with v a standard normal Td-vector,
-    :math:`\mathbb E\|J^\top v\|^2 = \|J\|_F^2`, and one backward pass gives :math:`J^\top v`. The
-    mean over a given number of probes is an unbiased estimate of the *square* (stopping when it
-    looks good moves it by well under its error); the root of it is returned, with its standard
-    error. Where a few directions of the weights carry most of the square, it is taken exactly on
-    the span of the first probes, and sampled with fresh ones off it (Hutch++). Where nothing
-    follows the last layer's attention (no MLP, no post-norm), the gradient of that layer is exact
-    again, with a standard error of 0.
+    :math:`\mathbb E\|J^\top v\|^2 = \|J\|_F^2`, and one backward pass gives :math:`J^\top v`. A
+    pilot of 8 probes says how many it takes; the mean over as many fresh ones is an unbiased
+    estimate of the *square* (a sample that misses `rtol` is extended, which moves it by far less
+    than its error). The root of it is returned, with a standard error on the safe side: three of it
+    hold at least as often as for a normal variable. Where a few directions of the weights carry
+    most of the square, it is taken exactly on the span of the pilot, and sampled with fresh probes
+    off it (Hutch++). Where nothing follows the last layer's attention (no MLP, no post-norm), the
+    gradient of that layer is exact again, with a standard error of 0.
 
     Parameters
     ----------
@@ -145,8 +145,7 @@ def value_gradient_norm(
     ----------
     The Kronecker identity: derived in this course. Random probes: Hutchinson (1989); the split:
     Meyer, Musco, Musco and Woodruff (2021), *Hutch++: optimal stochastic trace estimation*.
-    Gradients under rank collapse: Noci et al.
-    (2022); Nait Saada, Naderi and Tanner (2025).
+    Gradients under rank collapse: Noci et al. (2022); Nait Saada, Naderi and Tanner (2025).
 
     Examples
     --------
@@ -269,12 +268,10 @@ def query_key_gradient_norms(
     return _query_key_norms(stack, x, layers, log=log, rtol=rtol, probes=probes, rng=rng)
 
 
-_LEAST = 8  # probes before their scatter is trusted
-# Over the number of pairs of probes: what they may miss of the scatter, before and after the first
-# directions are moved into the subspace. What is left then is skew, but little.
-_DOUBT = (2, 12)
-_PATIENCE = 40  # probes to wait for, before another look at the directions that scatter most
-_WIDEST = 64  # directions in the subspace
+_LEAST = 8  # probes
+_PILOT = 8  # probes that say how many it takes
+_PATIENCE = 40  # probes to sample, before the directions seen are taken exactly
+_WIDEST = 64  # directions to take exactly, and probes to compare in pairs
 _ENTRIES = 2**25  # of float64 that one batch of probes may take: 256 MB
 
 
@@ -401,7 +398,7 @@ def _probed(
                 for k in range(layers[0], stack.depth + 1):
                     X = stack.step(X, k)
                 most = 4 * stack.heads * stack.tokens**2 + sum(weight.numel() for weight in flat)
-                at_once = min(max(_ENTRIES // most, 1), _LEAST)
+                at_once = min(max(_ENTRIES // most, 1), _PILOT)
                 groups = [_Group(X, *pair) for pair in zip(weights, layers, strict=True)]
                 return _draw(X, groups, at_once, rtol=rtol, probes=probes, rng=rng)
     finally:
@@ -410,10 +407,10 @@ def _probed(
 
 
 class _Group:
-    """The Jacobian of X in one set of weights, and what is known of its squared norm.
+    """The Jacobian J of X in one set of weights, and what is known of its squared norm.
 
-    That is the square on a subspace, which is exact, and a sample of the square off it (Hutch++).
-    All squares are kept in units of `scale` squared.
+    That is the square on a subspace of the weights, which is exact, and a sample of the square off
+    it: ‖(1 - P) Jᵀv‖² for random v (Hutch++). All squares are in units of `scale` squared.
     """
 
     def __init__(self, X: torch.Tensor, weights: list[torch.nn.Parameter], layer: int) -> None:
@@ -424,10 +421,10 @@ class _Group:
         self.restart()
 
     def restart(self) -> None:
-        """Forget the sample off the subspace."""
-        self.seen = self.basis[:0]
-        self.outside: list[float] = []
-        self.products: list[float] = []  # squared inner products of two rows of the sample
+        """Forget the squares off the subspace."""
+        self.rows = self.basis[:0]
+        self.squares: list[float] = []
+        self.pilot = 0  # how many of the squares the estimate leaves out
 
     def add(self, gradients: Sequence[torch.Tensor]) -> None:
         """Take in a batch of products of the Jacobian's transpose with random vectors."""
@@ -441,68 +438,82 @@ class _Group:
         self.scale = self.scale or float(rows.abs().max())
         rows = rows / (self.scale or 1.0)
         rows = rows - (rows @ self.basis.T) @ self.basis
-        known = len(self.seen)
-        inner = (rows @ torch.cat([self.seen, rows]).T).double()
-        self.outside += inner[:, known:].diagonal().tolist()
-        self.products += inner[:, :known].square().flatten().tolist()
-        upper = torch.triu_indices(len(rows), len(rows), offset=1, device=inner.device)
-        self.products += inner[:, known:][upper[0], upper[1]].square().tolist()
-        if known < _LEAST:
-            self.seen = torch.cat([self.seen, rows])
+        self.squares += rows.square().sum(dim=1, dtype=torch.float64).tolist()
+        self.rows = torch.cat([self.rows, rows[: _WIDEST - len(self.rows)]])
 
-    def scatter(self, doubt: float = 0.0) -> tuple[float, float, float]:
-        """Return the mean square off the subspace, how it scatters, and the total.
+    def part(self, rtol: float) -> float:
+        """Return the error of the norm, in units of rtol, if that off the subspace were 1."""
+        mean = math.fsum(self.squares) / len(self.squares)
+        return mean / (2 * rtol * (self.inside + mean)) if mean else 0.0
 
-        With M = JJᵀ a square has variance 2 ‖M‖², and the square of an inner product of two rows
-        has mean ‖M‖²: pairs tell more of it than the squares themselves. It is at most (tr M)². The
-        scatter is the relative variance of the mean.
+    def scatter(self, rtol: float) -> float:
+        """Return the relative variance of one square.
+
+        With M = JJᵀ a square has variance 2 ‖M‖², at most 2 (tr M)²: that of a single direction.
+        Where little is left off the subspace, this will do. Elsewhere it is estimated: the square
+        of an inner product of two rows has mean ‖M‖², and pairs tell more of it than the squares
+        themselves do. What few rows may miss is allowed for by one standard deviation, from leaving
+        out one at a time (jackknife).
         """
-        mean = math.fsum(self.outside) / len(self.outside)
-        if mean == 0:
-            return 0.0, 0.0, self.inside
-        pairs = len(self.products)
-        moment = math.fsum(self.products) / pairs / mean**2 + doubt / pairs
-        return mean, 2 * min(moment, 1.0) / len(self.outside), self.inside + mean
+        part = self.part(rtol)
+        if part == 0 or (len(self.basis) and 2 * _shape(part) <= _PATIENCE):
+            return 2.0
+        inner = (self.rows @ self.rows.T).double().cpu().numpy()
+        n, squares = len(inner), inner.diagonal()
+        pairs = (inner**2).sum(axis=1) - squares**2
+        whole = 2 * pairs.sum() / (n * (n - 1)) / squares.mean() ** 2
+        others = (squares.sum() - squares) / (n - 1)
+        without = 2 * (pairs.sum() - 2 * pairs) / ((n - 1) * (n - 2)) / others**2
+        return float(min(whole + math.sqrt(n - 1) * without.std(), 2.0))
 
-    def needed(self, rtol: float) -> float:
-        """Return how many probes the sample would need."""
-        mean, scatter, total = self.scatter()
-        return len(self.outside) * scatter * (mean / (2 * rtol * total)) ** 2 if total else 0.0
+    def needed(self, rtol: float) -> int:
+        """Return how many probes the sample should have."""
+        return math.ceil(self.scatter(rtol) * _shape(self.part(rtol)))
 
-    def estimate(self, drawn: int) -> Estimate:
-        """Return the logarithm of the norm and its standard error.
-
-        A mean of few squares is skew, about a gamma variable. The error is widened so that three of
-        it hold as often as three standard deviations of a normal variable.
-        """
-        mean, scatter, total = self.scatter(_DOUBT[bool(len(self.basis))])
-        if total == 0:
+    def estimate(self, rtol: float, drawn: int) -> Estimate:
+        """Return the logarithm of the norm, from what came after the pilot, with its error."""
+        sample = self.squares[self.pilot :]
+        square = self.inside + math.fsum(sample) / len(sample)
+        if square == 0:
             return Estimate(-math.inf, 0.0, drawn)
-        error = 0.0
-        if scatter > 0:
-            low = float(gammaincinv(1 / scatter, float(ndtr(-3)))) * scatter
-            error = mean * (1 / low - 1) / 3
+        error = rtol * self.part(rtol) * _spread(len(sample) / self.scatter(rtol))
         rounding = math.sqrt(torch.finfo(self.X.dtype).eps)
-        relative = max(error / (2 * total), rounding)
-        return Estimate(math.log(total) / 2 + math.log(self.scale), relative, drawn)
+        return Estimate(math.log(square) / 2 + math.log(self.scale), max(error, rounding), drawn)
 
     def deflate(self) -> None:
-        """Move the directions seen into the subspace, and start the sample again."""
-        new = torch.linalg.qr(self.seen.T)[0].T
-        new = torch.linalg.qr((new - (new @ self.basis.T) @ self.basis).T)[0].T  # once more
+        """Move the directions seen into the subspace, and start the squares off it again."""
+        known = len(self.basis)
+        self.basis = torch.linalg.qr(torch.cat([self.basis, self.rows]).T)[0].T
         tangent = torch.zeros_like(self.X, requires_grad=True)
         pulled = torch.autograd.grad(
             self.X, self.weights, tangent, create_graph=True, materialize_grads=True
         )
-        pieces = new.split([weight.numel() for weight in self.weights], dim=1)
+        sizes = [weight.numel() for weight in self.weights]
+        pieces = torch.split(self.basis[known:], sizes, dim=1)
         directions = [
             piece.reshape(-1, *weight.shape)
             for piece, weight in zip(pieces, self.weights, strict=True)
         ]
         (pushed,) = torch.autograd.grad(pulled, tangent, directions, is_grads_batched=True)
         self.inside += float((pushed / self.scale).square().sum(dtype=torch.float64))
-        self.basis = torch.cat([self.basis, new])
         self.restart()
+
+
+def _spread(shape: float) -> float:
+    """Return the relative error of a mean of squares: a gamma variable, where these are normal.
+
+    It is skew, and by chance low with an error in proportion. The error given is wide enough for
+    three of it to hold as often as three standard deviations of a normal variable. The quantile is
+    that of Wilson and Hilferty: right to 3 % from shape 8 on, too wide below.
+    """
+    root = 1 - 1 / (9 * shape) - 1 / math.sqrt(shape)
+    return (root**-3 - 1) / 3 if root > 0 else math.inf
+
+
+def _shape(part: float) -> float:
+    """Return the shape at which the error is 1/part: the inverse of `_spread`."""
+    root = (1 + 3 / part) ** (-1 / 3) if part else 0.0
+    return (4.5 * (math.sqrt(1 + 4 * (1 - root) / 9) - 1)) ** -2
 
 
 def _draw(
@@ -514,37 +525,59 @@ def _draw(
     probes: int,
     rng: np.random.Generator,
 ) -> list[Estimate]:
-    """Draw probes until the estimates are good enough."""
+    """Let pilot probes choose the subspaces and the number to sample; then sample fresh ones."""
     flat = [weight for group in groups for weight in group.weights]
     drawn = 0
+
+    def draw(number: int) -> None:
+        nonlocal drawn
+        end = min(drawn + number, probes)
+        while drawn < end:
+            batch = min(at_once, end - drawn)
+            normal = rng.standard_normal((batch, *X.shape))
+            vectors = torch.tensor(normal, dtype=X.dtype, device=X.device)
+            gradients = list(
+                torch.autograd.grad(
+                    X, flat, vectors,
+                    retain_graph=True, is_grads_batched=True, materialize_grads=True,
+                )
+            )  # fmt: skip
+            drawn += batch
+            for group in groups:
+                group.add([gradients.pop(0) for _ in group.weights])
+
+    pilot = min(_PILOT, probes // 2)
+    draw(pilot)
+    while drawn + 2 * pilot <= probes:
+        narrow = [
+            group
+            for group in groups
+            if group.needed(rtol) > _PATIENCE and len(group.basis) + len(group.rows) <= _WIDEST
+        ]
+        if not narrow:
+            break
+        for group in narrow:
+            group.deflate()
+        draw(pilot)
+    for group in groups:
+        group.pilot = len(group.squares)
+    number = max(pilot, *(5 * group.needed(rtol) // 4 for group in groups))  # seldom too few
     while True:
-        number = min(at_once, probes - drawn)
-        vectors = torch.from_numpy(rng.standard_normal((number, *X.shape))).to(X)
-        gradients = list(
-            torch.autograd.grad(
-                X, flat, vectors, retain_graph=True, is_grads_batched=True, materialize_grads=True
-            )
-        )
-        drawn += number
-        for group in groups:
-            group.add([gradients.pop(0) for _ in group.weights])
-        if any(len(group.outside) < _LEAST for group in groups):
-            continue
-        estimates = [group.estimate(drawn) for group in groups]
-        errors = [estimate.standard_error for estimate in estimates]
-        if max(errors) <= rtol:
+        draw(number)
+        estimates = [group.estimate(rtol, drawn) for group in groups]
+        error = max(estimate.standard_error for estimate in estimates)
+        if error <= rtol:
             return estimates
-        if drawn >= probes:
+        if drawn == probes:
             warnings.warn(
-                f"{drawn} probes leave a relative standard error of {max(errors):.2g}, above "
+                f"{drawn} probes leave a relative standard error of {error:.2g}, above "
                 f"rtol={rtol:g}; pass more probes or a larger rtol",
                 stacklevel=5,
             )
             return estimates
-        for group in groups:
-            left = min(probes - drawn - _LEAST, _WIDEST - len(group.basis))
-            if group.needed(rtol) > _PATIENCE and left >= 0:
-                group.deflate()
+        number = max(
+            1, *(group.needed(rtol) + group.pilot - len(group.squares) for group in groups)
+        )
 
 
 def _rescaled(estimate: Estimate, layer: int, log: bool) -> Estimate:

@@ -181,21 +181,35 @@ def test_every_published_configuration(name):
         assert abs(norm - exact) < error
 
 
-def test_the_square_is_unbiased():
-    """Over 400 seeds, without a stopping rule: the mean of squares within 3 of its errors.
-
-    The error given for 8 probes is wide on purpose, by up to about a half where few directions
-    count: scores have a root mean square between a third and 1.1.
-    """
+@pytest.mark.parametrize("probes", [8, 1000])
+def test_the_square_is_unbiased(probes):
+    """Over 400 seeds: the mean of squares within 3 of its errors."""
     stack, x = AttentionStack(2, 4, 5, attention="softmax", rng=1), tokens(4, 5)
     exact = value_norms(stack, x)[0]
-    norms = [value_gradient_norm(stack, x, 1, rng=k, probes=8, rtol=1e9) for k in range(400)]
-    squares = np.array(norms) ** 2
-    error = squares.std() / 20
+    options = {"probes": probes, "rtol": 1e9}
+    squares = [value_gradient_norm(stack, x, 1, rng=k, **options) ** 2 for k in range(400)]
+    error = np.std(squares) / 20
     assert error < 0.05 * exact**2
-    assert abs(squares.mean() - exact**2) < 3 * error
-    z = scores([[norm] for norm in norms], [exact])
-    assert 1 / 3 < np.sqrt((z**2).mean()) < 1.1
+    assert abs(np.mean(squares) - exact**2) < 3 * error
+
+
+@pytest.mark.parametrize("rtol", [0.03, 0.1])
+def test_scores_spread_like_a_normal_variable(rtol):
+    """Over 300 seeds. The error is on the safe side: it allows for what few pairs may miss.
+
+    Measured on 3,000 other seeds of five stacks: mean -0.07, spread 0.68 to 0.82 where the scatter
+    is estimated, 1 % beyond 2, none beyond 3. The mean of 300 scatters by 0.05,
+    the spread by 0.03: three times that.
+    """
+    stack = AttentionStack(2, 8, 10, attention="softmax", mask="causal", skip=True, rng=1)
+    x = tokens(8, 10)
+    exact = value_norms(stack, x)[0]
+    estimates = [[value_gradient_norm(stack, x, 1, rtol=rtol, rng=k)] for k in range(300)]
+    assert all(norm.standard_error <= rtol * norm for (norm,) in estimates)
+    z = scores(estimates, [exact])
+    assert -0.3 < z.mean() < 0.1
+    assert 0.55 < z.std() < 0.9
+    assert (np.abs(z) > 2).mean() < 0.0455
     assert (np.abs(z) > 3).mean() < 0.01
 
 
@@ -242,8 +256,9 @@ def test_the_stopping_rule():
 def test_one_seed_gives_one_estimate():
     stack, x = AttentionStack(2, 6, 8, attention="softmax", rng=1), tokens()
     first, again, other = (value_gradient_norm(stack, x, 1, rng=k) for k in (1, 1, 2))
-    assert first == again != other
-    assert value_gradient_norm(stack, x, 1, rng=np.random.default_rng(1)) == first
+    third = value_gradient_norm(stack, x, 1, rng=np.random.default_rng(1))
+    assert [again, third] == pytest.approx([first, first], rel=1e-12)
+    assert abs(other / first - 1) > 1e-6
     log = value_gradient_norm(stack, x, 1, log=True, rng=1)
     assert log == pytest.approx(math.log(first), rel=1e-12)
     assert log.standard_error == pytest.approx(first.standard_error / first, rel=1e-12)
@@ -325,14 +340,15 @@ def test_the_stack_is_left_as_it_was():
     free = value_gradient_norm(stack, x, 1, rng=1)
     stack.requires_grad_(False)
     tensor = torch.from_numpy(x).requires_grad_()
-    assert value_gradient_norm(stack, tensor, 1, rng=1) == free
+    assert value_gradient_norm(stack, tensor, 1, rng=1) == pytest.approx(free, rel=1e-12)
     assert not any(p.requires_grad for p in stack.parameters())
     assert tensor.grad is None
     assert all(p.grad is None for p in stack.parameters())
     with torch.no_grad():
-        assert value_gradient_norm(stack, x, 1, rng=1) == free
+        assert value_gradient_norm(stack, x, 1, rng=1) == pytest.approx(free, rel=1e-12)
     with torch.inference_mode():
-        assert value_gradient_norm(stack, torch.from_numpy(x) + 0, 1, rng=1) == free
+        again = value_gradient_norm(stack, torch.from_numpy(x) + 0, 1, rng=1)
+    assert again == pytest.approx(free, rel=1e-12)
 
 
 def test_an_estimate_is_a_float():
