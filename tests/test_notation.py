@@ -15,7 +15,7 @@ MODULES = (
     *("figures", "demos"),
 )
 PAGE = (ROOT / "pages/notation.md").read_text(encoding="utf-8")
-CHAPTERS = sorted((ROOT / "chapters").glob("[0-9][0-9]-*.ipynb"))
+CHAPTERS = sorted((ROOT / "chapters").rglob("[a-z0-9]*.ipynb"))
 
 
 def rows():

@@ -1,4 +1,13 @@
 """Measurements behind the claim ledger, one module a chapter."""
 
 # Importing a chapter registers its measurements.
-from . import chapter_01, chapter_02, chapter_03, chapter_04  # noqa: F401
+from . import (  # noqa: F401
+    chapter_01,
+    chapter_02,
+    chapter_03,
+    chapter_04,
+    chapter_05,
+    chapter_06,
+    chapter_07,
+    experiments,
+)
