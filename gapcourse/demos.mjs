@@ -135,9 +135,10 @@ export const parts = (kind, logitStd) => MAPS[kind].parts(logitStd);
 export const attentionMatrix = (tokens, headDim, logitStd, kind, seed) =>
   attentionFrom(source(seed), tokens, headDim, logitStd, kind);
 
-function attentionFrom(u, tokens, headDim, logitStd, kind) {
-  const queries = gaussian(u, tokens * headDim);
-  const keys = gaussian(u, tokens * headDim);
+const attentionFrom = (u, tokens, headDim, logitStd, kind) =>
+  attentionOf(gaussian(u, tokens * headDim), gaussian(u, tokens * headDim), tokens, headDim, logitStd, kind);
+
+function attentionOf(queries, keys, tokens, headDim, logitStd, kind) {
   const matrix = new Float64Array(tokens * tokens);
   const scale = logitStd / Math.sqrt(headDim);
   const { f } = MAPS[kind];
@@ -164,6 +165,22 @@ export function centre(matrix, size, columnsToo) {
   };
   for (let i = 0; i < size; i++) remove(i * size, 1);
   for (let j = 0; j < size && columnsToo; j++) remove(j, size);
+  return a;
+}
+
+/** Whether token i sees token j. */
+const MASKS = { none: () => true, causal: (i, j) => j <= i, window: (i, j) => Math.abs(i - j) < 5 };
+
+/** The visible part of attention, each row divided by its sum; if asked, less the mean over what the row sees. */
+export function masked(matrix, size, mask, removed) {
+  const a = new Float64Array(size * size);
+  for (let i = 0; i < size; i++) {
+    let [sum, seen] = [0, 0];
+    for (let j = 0; j < size; j++) if (MASKS[mask](i, j)) { sum += matrix[i * size + j]; seen++; }
+    for (let j = 0; j < size; j++) {
+      if (MASKS[mask](i, j)) a[i * size + j] = matrix[i * size + j] / sum - (removed ? 1 / seen : 0);
+    }
+  }
   return a;
 }
 
@@ -429,16 +446,23 @@ export function collapseResidual(s, rows, columns) {
   return (norm(gram(others, rows + 1, columns)) / top) ** 2;
 }
 
-/** One layer on square tokens X: A X W, or X + weight A X W with a skip connection, tokens then normed. */
-export function block(tokens, matrix, weights, size, { weight = 0, post = false }) {
-  const next = product(matrix, product(tokens, weights, size, size, size), size, size, size);
+/** One layer on square tokens X: A X W, or X + weight A X W with a skip connection; tokens normed after or in front. */
+export function block(tokens, matrix, weights, size, { weight = 0, pre = false, post = false }) {
+  const entering = pre ? normed(tokens, size) : tokens;
+  const next = product(matrix, product(entering, weights, size, size, size), size, size, size);
   for (let i = 0; i < next.length && weight; i++) next[i] = tokens[i] + weight * next[i];
-  for (let i = 0; i < size && post; i++) {
-    const token = next.subarray(i * size, (i + 1) * size);
-    const scale = Math.sqrt(size) / norm(token);
+  return post ? normed(next, size) : next;
+}
+
+/** Square tokens, each divided by its root mean square; a token of zeros stays. */
+function normed(tokens, size) {
+  const result = Float64Array.from(tokens);
+  for (let i = 0; i < size; i++) {
+    const token = result.subarray(i * size, (i + 1) * size);
+    const scale = Math.sqrt(size) / (norm(token) || 1);
     for (let j = 0; j < size; j++) token[j] *= scale;
   }
-  return next;
+  return result;
 }
 
 /**
@@ -467,15 +491,72 @@ export function gradientNorms(stacks, weights, tokens, dim) {
   }));
 }
 
-/** Mean cosine between two different tokens (rows): from the sum of their unit vectors. */
+/** Mean cosine between two different tokens (rows), but for those of zeros: from the sum of their unit vectors. */
 export function tokenCosine(tokens, rows, columns) {
   const sum = new Float64Array(columns);
+  let count = 0;
   for (let i = 0; i < rows; i++) {
     const token = tokens.subarray(i * columns, (i + 1) * columns);
     const length = norm(token);
-    for (let j = 0; j < columns; j++) sum[j] += token[j] / length;
+    if (length > 0) count++;
+    for (let j = 0; j < columns && length > 0; j++) sum[j] += token[j] / length;
   }
-  return (dot(sum, sum) - rows) / (rows * (rows - 1));
+  return (dot(sum, sum) - count) / (count * (count - 1));
+}
+
+/** The transpose of a square matrix. */
+function transposed(a, size) {
+  const result = new Float64Array(a.length);
+  for (let i = 0, p = 0; i < size; i++) for (let j = 0; j < size; j++) result[j * size + i] = a[p++];
+  return result;
+}
+
+/** A Haar orthogonal matrix: normal rows, each made orthogonal to those above it. */
+function orthogonal(u, size) {
+  const q = gaussian(u, size * size);
+  const row = (i) => q.subarray(i * size, (i + 1) * size);
+  for (let i = 0; i < size; i++) {
+    for (let k = 0; k < 2 * i; k++) { // twice: then rounding errors are gone too
+      const along = dot(row(i), row(k % i));
+      for (let j = 0; j < size; j++) row(i)[j] -= along * row(k % i)[j];
+    }
+    const length = norm(row(i));
+    for (let j = 0; j < size; j++) row(i)[j] /= length;
+  }
+  return q;
+}
+
+/**
+ * Losses before the first, second, ... of some steps of Adam and after the last, and the last outputs,
+ * of a stack of square matrices with fixed attention. Its outputs are Z P with Z = A_L ... A_1 X_0 and
+ * P = W_1 ... W_L. The derivative of the mean squared error in P is 2 Z'(Z P - Y)/size^2, and that in
+ * W_l this times what stands beside W_l in P.
+ */
+export function trained(z, targets, first, size, rate, steps) {
+  const weights = first.map((w) => Float64Array.from(w));
+  const moments = first.map((w) => [new Float64Array(w.length), new Float64Array(w.length)]);
+  const times = (x, y) => product(x, y, size, size, size);
+  const losses = [];
+  for (let step = 1; ; step++) {
+    const before = []; // W_1 ... W_l
+    weights.forEach((w, l) => before.push(l ? times(before[l - 1], w) : w));
+    const outputs = times(z, before.at(-1));
+    const error = outputs.map((x, i) => x - targets[i]);
+    losses.push(dot(error, error) / error.length);
+    if (step > steps) return { losses, outputs };
+    let back = times(transposed(z, size), error.map((x) => 2 * x / error.length));
+    for (let l = weights.length - 1; l >= 0; l--) {
+      const w = weights[l];
+      const gradient = l ? times(transposed(before[l - 1], size), back) : back;
+      if (l) back = times(back, transposed(w, size));
+      const [m, v] = moments[l];
+      for (let i = 0; i < w.length; i++) {
+        m[i] += 0.1 * (gradient[i] - m[i]);
+        v[i] += 0.001 * (gradient[i] ** 2 - v[i]);
+        w[i] -= rate * (m[i] / (1 - 0.9 ** step)) / (Math.sqrt(v[i] / (1 - 0.999 ** step)) + 1e-8);
+      }
+    }
+  }
 }
 
 /** The stationary law pi = pi A of a Markov matrix, from the uniform row by steps of (I + A)/2. */
@@ -551,16 +632,20 @@ export function fussCatalan(n) {
   return { low: 0, edge: Math.sqrt((n + 1) ** (n + 1) / n ** n), atom: 0, curve: curve.reverse() };
 }
 
-/** The value with half of the law below it; its curve is integrated from the edge down. */
-export function median({ atom, curve }) {
-  for (let i = curve.length - 1, above = 0; i > 0 && atom < 1 / 2; i--) {
+/** The values of a law with given shares of it above them, in ascending order; its curve is integrated from the edge down. */
+export function quantiles({ atom, curve }, shares) {
+  const found = shares.map(() => 0);
+  for (let i = curve.length - 1, above = 0, k = 0; i > 0; i--) {
     const [[low, under], [high, over]] = [curve[i - 1], curve[i]];
-    const share = (high - low) * (under + over) / 2;
-    if (above + share >= 1 / 2) return high - (high - low) * (1 / 2 - above) / share;
+    const share = (high - low) * (under + over) / 2 || 0; // a gap has none
+    for (; k < shares.length && above + share >= shares[k] && shares[k] < 1 - atom; k++) found[k] = high - (high - low) * (shares[k] - above) / share;
     above += share;
   }
-  return 0;
+  return found;
 }
+
+/** The value with half of the law below it. */
+export const median = (law) => quantiles(law, [1 / 2])[0];
 
 /**
  * Bulk law of attention, linear part c1 and noise c2, ratio c = T/d_k: its Cauchy transform G solves
@@ -612,6 +697,23 @@ export function spike(c1, c2, ratio, theta) {
   const slope = -1 / (g * g) + n + a * (1 + r * g * g) / (rest * rest);
   const x = 1 / g + n * g + a * g / rest;
   return theta > 0 && slope < 0 && x > 0 ? x : null;
+}
+
+/** Edge of softmax attention's bulk for Gaussian tokens, gamma = T/d (predictions.gaussian_token_edge). */
+export function gaussianTokenEdge(gamma, ratio, logitStd) {
+  const { c1, c2 } = parts("softmax", logitStd);
+  const at = (log) => {
+    const z = Math.exp(log);
+    const w = Math.sqrt(z / (1 + ratio * z)) / ((1 + gamma * z) * c1);
+    return (1 + z + (c2 * w) ** 2) / w;
+  };
+  let [low, high] = [-40, 40]; // a minimum between them
+  for (let i = 0; i < 120; i++) {
+    const third = (high - low) / 3;
+    if (at(low + third) < at(high - third)) high -= third;
+    else low += third;
+  }
+  return at(low);
 }
 
 /** Where a condition changes between low and high, by bisection; on the side where it holds. */
@@ -709,6 +811,7 @@ function firstNear(predicted) {
 const LIGHT = { bulk: "#0072b2", law: "#111111", spike: "#c04a00" }; // on a light ground
 const DARK = { bulk: "#56b4e9", law: "#f2f2f2", spike: "#ff9d4d" }; // on a dark ground
 const digits = (x, n = 3) => x.toFixed(n).replace(/^-(?=[0.]+$)/, "").replace("-", "−");
+const minus = (t) => String(t).replace("-", "−");
 const percent = (share) => `${digits(100 * share, 1)} %`;
 const powerOfTen = (k) => `10${String(k).replace("-", "⁻").replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d])}`;
 const small = (x) => {
@@ -781,7 +884,7 @@ function axes({ pen, box, x, y }, xs, ys, xLabel, yText = String) {
   line(pen, [[box.left, box.top], [box.left, box.bottom]]);
   for (const t of xs) {
     line(pen, [[x(t), box.bottom], [x(t), box.bottom + 4]]);
-    text(pen, String(t), x(t), box.bottom + 17);
+    text(pen, minus(t), x(t), box.bottom + 17);
   }
   for (const t of ys) {
     line(pen, [[box.left - 4, y(t)], [box.left, y(t)]]);
@@ -958,13 +1061,14 @@ function drawDistances(canvas, { tokens, laziness, distances, decay, prediction 
 /**
  * Series of marks against the layer, and the lines of their theories; without any, a thin line joins
  * the marks. Each has {points: [[layer, y], ...], colour, mark, dashed}, with y null where there is
- * none; `ys` are ticks [y, words].
+ * none; `ys` are ticks [y, words]. If `every` is above 1, that many steps lie between two ticks or marks,
+ * and lines join all points.
  */
-function drawLayers(canvas, { from, layers, range, ys, series, theories, xLabel }, colours) {
+function drawLayers(canvas, { from, layers, every = 1, range, ys, series, theories, xLabel }, colours) {
   const frame = plot(canvas, [from - 0.3, layers + 0.3], range, colours.ink, { left: 46 });
   const { pen, box, x, y } = frame;
   const marks = new Map(ys);
-  const xs = Array.from({ length: layers - from + 1 }, (_, i) => from + i);
+  const xs = Array.from({ length: Math.floor((layers - from) / every) + 1 }, (_, i) => from + i * every);
   axes(frame, xs, [...marks.keys()], xLabel, (k) => marks.get(k));
   line(pen, [[box.left, box.bottom], [box.right, box.bottom]]);
   const places = (points) => points.filter((p) => p[1] !== null).map(([l, value]) => [x(l), y(value)]);
@@ -980,9 +1084,9 @@ function drawLayers(canvas, { from, layers, range, ys, series, theories, xLabel 
     for (const { points, mark = 0, colour = "bulk" } of series) {
       pen.strokeStyle = pen.fillStyle = colours[colour];
       pen.lineWidth = 1;
-      if (!theories.length) line(pen, places(points));
+      if (!theories.length || every > 1) line(pen, places(points));
       pen.lineWidth = 2;
-      for (const [px, py] of places(points)) MARKS[mark](pen, px, py);
+      for (const [px, py] of places(points.filter((p) => p[0] % every === 0))) MARKS[mark](pen, px, py);
     }
   });
 }
@@ -1001,12 +1105,68 @@ function decades(values) {
 /** Points of a log plot from values at layers from, from + 1, ... */
 const logPoints = (values, from) => values.map((v, i) => [from + i, v > 0 ? Math.log10(v) : null]);
 
+/** Ticks of a log scale of ranks, from 1 to T. */
+const rankTicks = (tokens) => [1, 2, 5, 10, 20, 50, 100].filter((r) => r <= tokens).map((r) => [Math.log10(r), String(r)]);
+
 /** Marks of the walks: disc, square, triangle. */
 const MARKS = [
-  (pen, x, y) => disc(pen, x, y, 3.5),
-  (pen, x, y) => pen.strokeRect(x - 3.5, y - 3.5, 7, 7),
+  (pen, x, y, r = 3.5) => disc(pen, x, y, r),
+  (pen, x, y, r = 3.5) => pen.strokeRect(x - r, y - r, 2 * r, 2 * r),
   (pen, x, y) => line(pen, [[x - 4.5, y + 3.5], [x + 4.5, y + 3.5], [x, y - 4.5], [x - 4.5, y + 3.5]]),
 ];
+
+/** Outputs of a trained stack against the entries of its input, with the step that they should follow. */
+function drawOutputs(canvas, { removed, entries, outputs, outside }, colours) {
+  const frame = plot(canvas, [-0.8, 0.8], [-0.75, 1.75], colours.ink);
+  const { pen, box, x, y } = frame;
+  axes(frame, [-0.5, 0, 0.5], [-0.5, 0, 0.5, 1, 1.5], "entry of the input", minus);
+  line(pen, [[box.left, box.bottom], [box.right, box.bottom]]);
+  clipped(frame, () => {
+    pen.strokeStyle = pen.fillStyle = colours[removed ? "spike" : "bulk"];
+    pen.globalAlpha = 0.6;
+    outputs.forEach((output, i) => MARKS[removed ? 1 : 0](pen, x(entries[i]), y(output), 2));
+    pen.globalAlpha = 1;
+    pen.strokeStyle = colours.law;
+    pen.lineWidth = 2.5;
+    for (const [from, to, target] of [[-0.8, 0, 0], [0, 0.8, 1]]) line(pen, [[x(from), y(target)], [x(to), y(target)]]);
+  });
+  pen.fillStyle = colours.ink;
+  const words = `${outside} of ${outputs.length} outputs lie beyond`;
+  if (outside) text(pen, words, box.right, 11, "right");
+  const mean = (sign) => {
+    const some = outputs.filter((_, i) => (entries[i] > 0) === sign);
+    return rounded(some.reduce((sum, t) => sum + t, 0) / some.length);
+  };
+  canvas.setAttribute("aria-label",
+    `Outputs of the trained stack, ${named(removed)}, against the entries of its input: their mean is ${mean(true)} where the ` +
+    `target is 1, and ${mean(false)} where it is 0. ${words} the plot.`);
+}
+
+/** Singular values of each head in order, with their means by rank and the quantiles of a law. */
+function drawHeads(canvas, { tokens, each, mean, law, expected, edge }, colours) {
+  const tall = Math.max(law.edge, expected, ...each.map((values) => values[0])) * 1.06;
+  const frame = plot(canvas, [0.2 - 0.02 * tokens, tokens + 0.5], [0, tall], colours.ink);
+  const { pen, box, x, y } = frame;
+  axes(frame, [1, ...ticks(tokens, 6).slice(1)], ticks(tall, 4), `rank k (T = ${tokens})`);
+  line(pen, [[box.left, box.bottom], [box.right, box.bottom]]);
+  const ranked = (values) => [...values].map((s, k) => [x(k + 1), y(s)]);
+  pen.strokeStyle = pen.fillStyle = colours.bulk;
+  pen.globalAlpha = 0.5;
+  for (const values of each) line(pen, ranked(values));
+  pen.globalAlpha = 1;
+  for (const point of ranked(mean)) disc(pen, ...point, 2.5);
+  pen.strokeStyle = colours.law;
+  pen.lineWidth = 2;
+  line(pen, ranked(quantiles(law, mean.map((_, k) => (k + 1 / 2) / tokens))));
+  pen.strokeStyle = colours.spike;
+  MARKS[1](pen, x(1), y(expected));
+  const tops = each.map((values) => values[0]);
+  canvas.setAttribute("aria-label",
+    `The ${tokens} singular values of each of ${HEADS} mean-removed attention matrices in order, times the root of T: the first ` +
+    `is ${digits(mean[0])} in the mean over heads${inTheory(expected, digits)}, and goes from ${digits(Math.min(...tops))} to ` +
+    `${digits(Math.max(...tops))}; the second is ${digits(mean[1])}${inTheory(edge, digits)}, the last ${digits(mean.at(-1))}. ` +
+    `The bulk law of isometric tokens ends at ${digits(law.edge)}.`);
+}
 
 // ---------------------------------------------------------------- 6. the scenes
 // A scene has `limits(settings, controls)`, bounds that some settings put on others;
@@ -1239,6 +1399,23 @@ const layerLegend = (theory, isLimit) =>
   [["point", "this stack"], ...(isDrawn(theory) ? [["line", isLimit ? "theory for large T" : "theory"]] : [])];
 const subscript = (l) => `<sub>${l}</sub>`;
 
+/** The next split tokens of a stack; its first W stands for X_0 W_1, Gaussian too as X_0 is isometric. */
+const onward = (attention, s, weights, tokens, dim) => (s
+  ? mixed(attention, s, weights, tokens, dim)
+  : mixed(attention, split(weights, tokens, dim), null, tokens, dim));
+
+/** Stable rank after a layer without the mean of attention, in the limit; it does not go below 2. */
+function spreadRank(tokens, layer, gamma) {
+  const limit = tokens * spreadStableRank(layer, gamma);
+  return limit < 2 ? null : limit;
+}
+
+/** Stable rank after a layer of plain attention; none is above T. */
+function collapsedRank(tokens, dim, layer, sigma) {
+  const residual = possible(widthCollapse(tokens, dim, layer, sigma), tokens);
+  return residual === null ? null : 1 + residual;
+}
+
 const collapse = {
   limits(settings, controls) {
     const { sigma } = within(settings, controls);
@@ -1268,8 +1445,8 @@ const collapse = {
     let s = null;
     for (let layer = 1; layer <= layers; layer++) {
       const attention = matrix();
-      const weights = gaussian(u, (s ? dim : tokens) * dim, 1 / Math.sqrt(dim)); // first X_0 W_1, Gaussian too
-      s = s ? mixed(attention, s, weights, tokens, dim) : mixed(attention, split(weights, tokens, dim), null, tokens, dim);
+      const weights = gaussian(u, (s ? dim : tokens) * dim, 1 / Math.sqrt(dim));
+      s = onward(attention, s, weights, tokens, dim);
       residuals.push(collapseResidual(s, tokens, dim));
       predicted.push(theory(layer));
     }
@@ -1305,36 +1482,37 @@ const collapse = {
 const depth = {
   limits: () => ({}),
   columns: ["this stack", "theory"],
-  measure({ tokens, layers, sigma, skip, norm: place, mean_removal: removed, seed }) {
+  measure({ tokens, layers, sigma = 1, attention = "markov", mask = "none", skip, norm: place, mean_removal: removed, seed }) {
     const u = source(seed);
     const branch = skip === "1/sqrt(depth)" ? 1 / layers : 1; // the square of the branch's weight
     const skips = skip !== "none";
-    let x = Float64Array.from({ length: tokens ** 2 }, (_, i) => (i % (tokens + 1) === 0 ? 1 : 0)); // X_0 = I
+    const scale = Math.sqrt(tokens); // X_0 = sqrt(T) I: tokens of mean square 1
+    let x = Float64Array.from({ length: tokens ** 2 }, (_, i) => (i % (tokens + 1) === 0 ? scale : 0));
+    const projected = () => product(normed(x, tokens), gaussian(u, tokens ** 2, 1 / scale), tokens, tokens, tokens);
+    const matrix = {
+      markov: () => markovFrom(u, tokens, sigma, "gamma"),
+      softmax: () => attentionFrom(u, tokens, tokens, 1, "softmax"),
+      dependent: () => attentionOf(projected(), projected(), tokens, tokens, 1, "softmax"),
+    }[attention];
     const cosines = [];
     const ranks = [];
     for (let layer = 0; ; layer++) {
       cosines.push(tokenCosine(x, tokens, tokens));
       ranks.push(1 + collapseResidual(split(x, tokens, tokens), tokens, tokens));
       if (layer === layers) break;
-      const matrix = markovFrom(u, tokens, sigma, "gamma");
-      const weights = gaussian(u, tokens ** 2, 1 / Math.sqrt(tokens));
-      x = block(x, removed ? centre(matrix, tokens, false) : matrix, weights, tokens, {
-        weight: skips ? Math.sqrt(branch) : 0, post: place === "post",
+      const mixing = masked(matrix(), tokens, mask, removed);
+      x = block(x, mixing, gaussian(u, tokens ** 2, 1 / scale), tokens, {
+        weight: skips ? Math.sqrt(branch) : 0, pre: place === "pre", post: place === "post",
       });
     }
-    const expected = place === "none" ? cosinePrediction(tokens, layers, sigma, removed, skips, branch) : null;
-    const expectedRank = (layer) => {
-      if (skips || place !== "none") return null;
+    const known = attention === "markov" && mask === "none" && place === "none";
+    const expected = known ? cosinePrediction(tokens, layers, sigma, removed, skips, branch) : null;
+    const rank = ranks.map((_, layer) => {
+      if (skips || !known) return null;
       if (layer === 0) return tokens;
-      if (!removed) {
-        const residual = possible(widthCollapse(tokens, tokens, layer, sigma), tokens);
-        return residual === null ? null : 1 + residual;
-      }
-      const limit = tokens * spreadStableRank(layer, 1);
-      return limit < 2 ? null : limit;
-    };
-    const rank = cosines.map((_, layer) => expectedRank(layer));
-    return { tokens, layers, sigma, skip, place, removed, cosines, ranks, expected, rank };
+      return removed ? spreadRank(tokens, layer, 1) : collapsedRank(tokens, tokens, layer, sigma);
+    });
+    return { tokens, layers, sigma, attention, mask, skip, place, removed, cosines, ranks, expected, rank };
   },
   table({ layers, cosines, ranks, expected, rank }) {
     const rows = [];
@@ -1365,7 +1543,7 @@ const depth = {
       draw(canvas, numbers, colours) {
         const { tokens, layers, cosines, expected } = numbers;
         const low = Math.min(-0.1, ...cosines.map((c) => c - 0.05));
-        const ys = [-1, -0.5, 0, 0.25, 0.5, 0.75, 1].filter((c) => c >= low).map((c) => [c, String(c).replace("-", "−")]);
+        const ys = [-1, -0.5, 0, 0.25, 0.5, 0.75, 1].filter((c) => c >= low).map((c) => [c, minus(c)]);
         const points = (values) => values.map((c, l) => [l, c]);
         drawLayers(canvas, {
           from: 0, layers, range: [low, 1.05], ys, xLabel: stack({ tokens, dim: tokens, layers }),
@@ -1380,9 +1558,8 @@ const depth = {
       legend: ({ rank, removed }) => layerLegend(rank.slice(1), removed),
       draw(canvas, numbers, colours) {
         const { tokens, layers, ranks, rank } = numbers;
-        const ys = [1, 2, 5, 10, 20, 50, 100].filter((r) => r <= tokens).map((r) => [Math.log10(r), String(r)]);
         drawLayers(canvas, {
-          from: 0, layers, range: [-0.03, Math.log10(tokens) + 0.05], ys, xLabel: stack({ tokens, dim: tokens, layers }),
+          from: 0, layers, range: [-0.03, Math.log10(tokens) + 0.05], ys: rankTicks(tokens), xLabel: stack({ tokens, dim: tokens, layers }),
           series: [{ points: logPoints(ranks, 0) }], theories: isDrawn(rank.slice(1)) ? [{ points: logPoints(rank, 0) }] : [],
         }, colours);
         canvas.setAttribute("aria-label", `Stable rank of the token covariance against the layer, on a logarithmic scale: ` +
@@ -1392,11 +1569,17 @@ const depth = {
   },
 };
 
-/** What stack the demo of depth shows, in words. */
-const described = ({ tokens, layers, sigma, skip, place, removed }) =>
-  `T ${tokens}, ${layers} ${layers === 1 ? "layer" : "layers"}, sigma ${digits(sigma, 2)}, ` +
+/** The same with more kinds of blocks. */
+const blocks = depth;
+
+/** What stack a demo of depth or of blocks shows, in words. */
+const described = ({ tokens, layers, sigma, attention, mask, skip, place, removed }) =>
+  `T ${tokens}, ${layers} ${layers === 1 ? "layer" : "layers"}, ` +
+  `${attention === "markov" ? `sigma ${digits(sigma, 2)}` : ATTENTIONS[attention]}, ${mask === "none" ? "" : `mask ${mask}, `}` +
   `skip connection ${skip === "1/sqrt(depth)" ? "1 over root L" : skip}, norm ${place}, ` +
   `mean of attention ${removed ? "removed" : "kept"}`;
+
+const ATTENTIONS = { softmax: "softmax of fresh queries and keys", dependent: "softmax of the tokens" };
 
 /** Values at some layers, in words. */
 const heard = (values, theory, layers) => [...new Set([0, 1, 2, layers])].filter((l) => l <= layers)
@@ -1468,7 +1651,169 @@ const gradients = {
   },
 };
 
-export const SCENES = { spectrum, walk, noise, attention, collapse, depth, gradients };
+const removal = {
+  limits: within,
+  columns: ["plain", "mean removed", "over T", "theory"],
+  measure({ tokens, gamma, sigma, entries, layers, seed }) {
+    const u = source(seed);
+    const dim = Math.round(tokens / gamma);
+    const ranks = { plain: [], removed: [] };
+    const predicted = { plain: [], removed: [] };
+    let s = null;
+    let x = null;
+    for (let layer = 1; layer <= layers; layer++) {
+      const matrix = markovFrom(u, tokens, sigma, entries);
+      const weights = gaussian(u, (s ? dim : tokens) * dim, 1 / Math.sqrt(dim));
+      s = onward(matrix, s, weights, tokens, dim);
+      x = product(centre(matrix, tokens, false), x ? product(x, weights, tokens, dim, dim) : weights, tokens, tokens, dim);
+      ranks.plain.push(1 + collapseResidual(s, tokens, dim));
+      ranks.removed.push(1 + collapseResidual(split(x, tokens, dim), tokens, dim));
+      predicted.plain.push(collapsedRank(tokens, dim, layer, sigma));
+      predicted.removed.push(spreadRank(tokens, layer, tokens / dim));
+    }
+    return { tokens, dim, sigma, layers, ranks, predicted };
+  },
+  table: ({ tokens, ranks, predicted }) => ranks.plain.map((x, i) => [`Σ${subscript(i + 1)}`, {
+    [`p${i + 1}`]: rounded(x), [`m${i + 1}`]: rounded(ranks.removed[i]),
+    [`o${i + 1}`]: digits(ranks.removed[i] / tokens, 4), [`t${i + 1}`]: orDash(predicted.removed[i], (r) => digits(r / tokens, 4)),
+  }]),
+  spoken: ({ tokens, dim, sigma, layers, ranks, predicted }) =>
+    `T ${tokens}, d ${dim}, sigma ${digits(sigma, 2)}, ${layers} ${layers === 1 ? "layer" : "layers"}: the stable rank after ` +
+    [...new Set([1, layers])].map((l) => `layer ${l} is ${rounded(ranks.plain[l - 1])}${inTheory(predicted.plain[l - 1], rounded)}, ` +
+      `with the mean removed ${rounded(ranks.removed[l - 1])}${inTheory(predicted.removed[l - 1], rounded)}`).join("; after ") + ".",
+  panels: {
+    removal: {
+      title: "Stable rank of Σ<sub>l</sub> after each layer (log scale)",
+      legend: ({ predicted }) => [
+        ["point", "plain"], ...(isDrawn(predicted.plain) ? [["line", "plain, theory"]] : []),
+        ["square", "mean removed"], ...(isDrawn(predicted.removed) ? [["dashed", "mean removed, theory for large T"]] : []),
+      ],
+      draw(canvas, { tokens, dim, layers, ranks, predicted }, colours) {
+        const theory = (values, dashed) => (isDrawn(values) ? [{ points: logPoints(values, 1), dashed }] : []);
+        drawLayers(canvas, {
+          from: 1, layers, range: [-0.03, Math.log10(tokens) + 0.05], ys: rankTicks(tokens), xLabel: stack({ tokens, dim, layers }),
+          series: [{ points: logPoints(ranks.plain, 1) }, { points: logPoints(ranks.removed, 1), mark: 1, colour: "spike" }],
+          theories: [...theory(predicted.plain, false), ...theory(predicted.removed, true)],
+        }, colours);
+        const each = ranks.plain.map((x, i) => `layer ${i + 1}: plain ${rounded(x)}${inTheory(predicted.plain[i], rounded)}, ` +
+          `mean removed ${rounded(ranks.removed[i])}${inTheory(predicted.removed[i], rounded)}`);
+        canvas.setAttribute("aria-label",
+          `Stable rank of the token covariance against the layer, on a logarithmic scale, for ${tokens} tokens in dimension ` +
+          `${dim}. ${each.join("; ")}.`);
+      },
+    },
+  },
+};
+
+const TRAINING = { size: 24, steps: 150 };
+const named = (removed) => (removed ? "mean removed" : "plain");
+
+const training = {
+  limits: () => ({}),
+  columns: ["plain", "mean removed"],
+  measure({ depth: layers, learning_rate: rate, mean_removal: removed, seed }) {
+    const { size, steps } = TRAINING;
+    const u = source(seed);
+    const entries = orthogonal(u, size);
+    const targets = entries.map((t) => (t > 0 ? 1 : 0));
+    const weights = [];
+    const mixed = [entries, entries]; // A_l ... A_1 X_0, plain and with the mean removed
+    for (let layer = 1; layer <= layers; layer++) {
+      const matrix = markovFrom(u, size, 1, "exponential");
+      [matrix, centre(matrix, size, false)].forEach((a, i) => { mixed[i] = product(a, mixed[i], size, size, size); });
+      weights.push(gaussian(u, size * size));
+    }
+    const runs = mixed.map((z) => trained(z, targets, weights, size, rate, steps));
+    const predicted = [false, true].map((gone) => 1 / 2 + (gradientPrediction(size, size, layers, 1, gone).at(-1) / size) ** 2);
+    const { outputs } = runs[removed ? 1 : 0];
+    const outside = outputs.filter((y) => !(y > -0.75 && y < 1.75)).length;
+    return { layers, rate, removed, losses: runs.map((run) => run.losses), predicted, entries, outputs, outside };
+  },
+  table: ({ losses: [plain, gone], predicted }) => [
+    ["loss before training", { p0: rounded(plain[0]), m0: rounded(gone[0]) }],
+    ["its mean in theory", { t0: rounded(predicted[0]), t1: rounded(predicted[1]) }],
+    [`loss after ${TRAINING.steps} steps`, { p: rounded(plain.at(-1)), m: rounded(gone.at(-1)) }],
+  ],
+  spoken: ({ layers, rate, losses: [plain, gone] }) =>
+    `${layers} ${layers === 1 ? "layer" : "layers"}, learning rate ${rate}: the loss goes from ${rounded(plain[0])} to ` +
+    `${rounded(plain.at(-1))} in ${TRAINING.steps} steps; with the mean removed from ${rounded(gone[0])} to ${rounded(gone.at(-1))}.`,
+  panels: {
+    losses: {
+      title: "Loss before each step (log scale)",
+      legend: () => [
+        ["point", "plain"], ["square", "mean removed"], ["line", "theory at the start"], ["dashed", "all outputs 1/2"],
+      ],
+      draw(canvas, { layers, losses, predicted }, colours) {
+        const level = (t, to) => [[0, Math.log10(t)], [to, Math.log10(t)]];
+        drawLayers(canvas, {
+          from: 0, layers: TRAINING.steps, every: 25, xLabel: `step (T = d = ${TRAINING.size}, L = ${layers})`,
+          ...decades([...losses.flat(), ...predicted]),
+          series: losses.map((all, i) => ({ points: logPoints(all, 0), mark: i, colour: i ? "spike" : "bulk" })),
+          theories: [...predicted.map((t) => ({ points: level(t, 10) })), { points: level(1 / 4, TRAINING.steps), dashed: true }],
+        }, colours);
+        const each = losses.map((all, i) => `${named(i)}: ${[0, 50, 100, TRAINING.steps].map((k) => `${rounded(all[k])} at step ${k}`).join(", ")}` +
+          `, before training${inTheory(predicted[i], rounded).replace(",", " in")}`);
+        canvas.setAttribute("aria-label", `Loss against the step, on a logarithmic scale. ${each.join("; ")}.`);
+      },
+    },
+    outputs: {
+      title: "Outputs after training, against the entries of the input",
+      legend: ({ removed }) => [[removed ? "square" : "point", named(removed)], ["line", "target"]],
+      draw: drawOutputs,
+    },
+  },
+};
+
+const HEADS = 12;
+const average = (values) => values.reduce((sum, t) => sum + t) / values.length;
+
+const heads = {
+  limits: () => ({}),
+  columns: [`mean of ${HEADS} heads`, "theory"],
+  measure({ tokens, head_dim, logit_std, similarity, gamma, seed }) {
+    const u = source(seed);
+    const dim = Math.round(tokens / gamma);
+    const shared = gaussian(u, dim, Math.sqrt(similarity / dim));
+    const x = gaussian(u, tokens * dim, Math.sqrt((1 - similarity) / dim)).map((t, i) => t + shared[i % dim]);
+    const projected = () => product(x, gaussian(u, dim * head_dim), tokens, dim, head_dim);
+    const each = Array.from({ length: HEADS }, () => {
+      const matrix = attentionOf(projected(), projected(), tokens, head_dim, logit_std, "softmax");
+      return scaled(singularValues(centre(matrix, tokens, false), tokens), tokens);
+    });
+    const mean = [...each[0].keys()].map((k) => average(each.map((some) => some[k])));
+    const { c1, c2 } = parts("softmax", logit_std);
+    const law = attentionBulk(c1, c2, tokens / head_dim);
+    const edge = gaussianTokenEdge(tokens / dim, tokens / head_dim, logit_std * (1 - similarity));
+    const own = parts("softmax", logit_std * (1 - similarity));
+    const written = Math.sqrt(tokens * Math.expm1(logit_std ** 2 * similarity * (1 - similarity)));
+    const stray = written > 0 ? spike(own.c1, own.c2, tokens / head_dim, written) : null;
+    return {
+      tokens, head_dim, dim, each, mean, law, cosine: tokenCosine(x, tokens, dim), similarity, edge, expected: Math.max(edge, stray ?? 0),
+    };
+  },
+  table: ({ mean: [top, second], edge, expected, cosine, similarity }) => [
+    ["√T&nbsp;s₁(A<sub>⊥</sub>)", { top: digits(top), ptop: digits(expected) }],
+    ["√T&nbsp;s₂(A<sub>⊥</sub>)", { second: digits(second), edge: digits(edge) }],
+    ["cosine of two tokens", { cosine: digits(cosine), kappa: digits(similarity) }],
+  ],
+  spoken: ({ tokens, dim, head_dim, mean: [top, second], edge, expected, law, cosine }) =>
+    `T ${tokens}, d ${dim}, head dimension ${head_dim}, cosine of two tokens ${digits(cosine)}: the largest value is ` +
+    `${digits(top)} in the mean of ${HEADS} heads${inTheory(expected, digits)}, the second ${digits(second)}${inTheory(edge, digits)}; ` +
+    `the law of isometric tokens ends at ${digits(law.edge)}.`,
+  panels: {
+    heads: {
+      title: `Singular values of √T A<sub>⊥</sub> in order, ${HEADS} heads of one layer`,
+      legend: () => [
+        ["thin", "one head"], ["point", "mean of the heads"], ["line", "bulk law of isometric tokens"], ["square", "first, theory"],
+      ],
+      draw: drawHeads,
+    },
+  },
+};
+
+export const SCENES = {
+  spectrum, walk, noise, attention, collapse, depth, gradients, removal, training, blocks, heads,
+};
 
 // ---------------------------------------------------------------- 7. the widget
 const STYLE = `
@@ -1501,7 +1846,8 @@ const STYLE = `
 `;
 
 /** One control of the form: a slider, a list of options, or a box to tick. */
-function control(id, { name, label, low, high, step, options }) {
+function control(id, spec) {
+  const { name, label, low, high, step, options } = spec;
   const words = escaped(label);
   const named = `id="${id}-${name}" name="${name}"`;
   if (options) {
@@ -1509,7 +1855,7 @@ function control(id, { name, label, low, high, step, options }) {
     return `<div><label for="${id}-${name}">${words}</label><select ${named}>${list.join("")}</select></div>`;
   }
   if (step) {
-    const range = [low, high, step].map((t) => Math.round(t / unit(step)));
+    const range = [place(spec, low), place(spec, high), Math.round(step / unit(step))];
     return `<div><label for="${id}-${name}">${words} = <output data-out="${name}"></output></label>
       <input type="range" ${named} min="${range[0]}" max="${range[1]}" step="${range[2]}"></div>`;
   }
@@ -1520,6 +1866,7 @@ function control(id, { name, label, low, high, step, options }) {
 const LEGEND = {
   line: [22, `<path d="M0 6h22" stroke-width="2.5"/>`],
   dashed: [22, `<path d="M0 6h6m4 0h6m4 0h2" stroke-width="2"/>`],
+  thin: [22, `<path d="M0 6h22" style="stroke: var(--gap-bulk)" stroke-width="1"/>`],
   stroke: [4, `<path d="M2 2v8" style="stroke: var(--gap-bulk)" stroke-width="2"/>`],
   disc: [10, `<circle cx="5" cy="6" r="3.5" style="fill: var(--gap-spike); stroke: none"/>`],
   point: [10, `<circle cx="5" cy="6" r="3.5" style="fill: var(--gap-bulk); stroke: none"/>`],
@@ -1535,6 +1882,8 @@ const legend = (entries) => entries.map(([key, words]) => {
 
 const escaped = (words) => words.replace(/[&<"]/g, (c) => `&#${c.charCodeAt(0)};`);
 const unit = (step) => (step < 1 ? step : 1); // a slider of fractions counts its steps
+const place = ({ step, log }, value) => Math.round((log ? Math.log10(value) : value) / unit(step)); // steps of log10, if asked
+const setting = ({ step, log }, place) => (log ? +(10 ** (place * step)).toPrecision(3) : +(place * unit(step)).toFixed(2));
 
 function template(id, { columns, panels }, controls) {
   return `<style>${STYLE}</style>
@@ -1573,7 +1922,7 @@ function render({ model, el }) {
 
   let state = {}; // what is drawn
   let wished = {}; // what the reader or the kernel asked for, kept while another setting forbids it
-  let setting = false; // our own change, not the kernel's
+  let ours = false; // our own change, not the kernel's
   let numbers = null;
   let frame = 0;
 
@@ -1586,11 +1935,12 @@ function render({ model, el }) {
     for (const [name, { low, high }] of Object.entries(limits)) {
       state[name] = Math.min(high, Math.max(low, wished[name]));
     }
-    for (const { name, step, options } of list) {
+    for (const spec of list) {
+      const { name, step, options, log } = spec;
       const value = state[name];
       if (step) {
-        const words = step < 1 ? digits(value, 2) : String(value);
-        input(name).value = Math.round(value / unit(step));
+        const words = log ? String(value) : step < 1 ? digits(value, 2) : String(value);
+        input(name).value = place(spec, value);
         input(name).setAttribute("aria-valuetext", words);
         write(root.querySelector(`[data-out=${name}]`), words);
       } else {
@@ -1613,9 +1963,9 @@ function render({ model, el }) {
   function set(changes) {
     Object.assign(wished, changes);
     read();
-    setting = true;
+    ours = true;
     for (const name of names) if (state[name] !== model.get(name)) model.set(name, state[name]);
-    setting = false;
+    ours = false;
   }
 
   function draw() {
@@ -1648,9 +1998,10 @@ function render({ model, el }) {
   const save = () => model.save_changes();
   const stop = new AbortController();
   const listen = (target, type, action) => target.addEventListener(type, action, { signal: stop.signal });
-  for (const { name, step, options } of list) {
+  for (const spec of list) {
+    const { name, step, options } = spec;
     if (step) {
-      listen(input(name), "input", (e) => set({ [name]: +(e.target.valueAsNumber * unit(step)).toFixed(2) }));
+      listen(input(name), "input", (e) => set({ [name]: setting(spec, e.target.valueAsNumber) }));
       listen(input(name), "change", save); // once a drag has ended
     } else {
       listen(input(name), "change", (e) => { set({ [name]: options ? e.target.value : e.target.checked }); save(); });
@@ -1659,7 +2010,7 @@ function render({ model, el }) {
   listen(input("draw"), "click", () => { set({ seed: (state.seed + 1) % 2 ** 31 }); save(); });
   listen(root.querySelector("form"), "submit", (e) => e.preventDefault());
 
-  const follow = () => { if (!setting) { wished = current(); read(); } };
+  const follow = () => { if (!ours) { wished = current(); read(); } };
   for (const name of names) model.on(`change:${name}`, follow);
   const resized = new ResizeObserver(schedule);
   resized.observe(root);

@@ -30,11 +30,15 @@ __all__ = [
     "ENSEMBLES",
     "Demo",
     "attention",
+    "blocks",
     "collapse",
     "depth",
     "gradients",
+    "heads",
     "noise",
+    "removal",
     "spectrum",
+    "training",
     "walk",
 ]
 
@@ -83,8 +87,16 @@ _TOKENS = _slider("Tokens T", 10, 300, 10)
 _SIGMA = _slider("Spread of the entries, σ", *SIGMA, 0.05)
 _ENTRIES = {"label": "Entries", "options": ENSEMBLES}
 _CONTEXT = _slider("Tokens T", 2, 150, 2)
+_GAMMA = _slider("Aspect ratio γ = T/d", 0.5, 1.0, 0.05)
+_LAYERS = _slider("Layers L", 1, 12, 1)
+_MARKOV = {name: ENSEMBLES[name] for name in ("exponential", "gamma", "lognormal")}
+_SKIP = _list(
+    "Skip connection",
+    **{"none": "none", "plain": "plain: X + AXW", "1/sqrt(depth)": "1/√L: X + AXW/√L"},
+)
+_REMOVAL = {"label": "remove the mean of attention"}
 _MATRICES = {
-    **{name: ENSEMBLES[name] for name in ("exponential", "gamma", "lognormal")},
+    **_MARKOV,
     "softmax": _ensemble("softmax (Gaussian queries and keys)", *SIGMA, _WIDE),
     "identity": _ensemble(
         "identity (tokens do not mix)", *SIGMA, "The identity has no random entries: σ is not used."
@@ -129,20 +141,60 @@ CONTROLS: dict[str, dict[str, Control]] = {
     },
     "depth": {
         "tokens": _CONTEXT,
-        "layers": _slider("Layers L", 1, 12, 1),
+        "layers": _LAYERS,
         "sigma": _SIGMA,
-        "skip": _list(
-            "Skip connection",
-            **{"none": "none", "plain": "plain: X + AXW", "1/sqrt(depth)": "1/√L: X + AXW/√L"},
-        ),
+        "skip": _SKIP,
         "norm": _list("Norm of the tokens", none="none", post="post: after each layer"),
-        "mean_removal": {"label": "remove the mean of attention"},
+        "mean_removal": _REMOVAL,
     },
     "gradients": {
         "tokens": _CONTEXT,
-        "gamma": _slider("Aspect ratio γ = T/d", 0.5, 1.0, 0.05),
-        "layers": _slider("Layers L", 1, 12, 1),
+        "gamma": _GAMMA,
+        "layers": _LAYERS,
         "sigma": _SIGMA,
+    },
+    "removal": {
+        "tokens": _CONTEXT,
+        "gamma": _GAMMA,
+        "sigma": _SIGMA,
+        "entries": {"label": "Entries", "options": _MARKOV},
+        "layers": _slider("Layers L", 1, 8, 1),
+    },
+    "training": {
+        "depth": _slider("Layers L", 1, 8, 1),
+        "learning_rate": {**_slider("Learning rate", 1e-4, 1.0, 0.25), "log": True},
+        "mean_removal": {"label": "show the outputs with the mean removed"},
+    },
+    "blocks": {
+        "tokens": _slider("Tokens T", 4, 150, 2),
+        "layers": _LAYERS,
+        "attention": _list(
+            "Attention",
+            markov="random Markov",
+            softmax="softmax, fresh queries, keys",
+            dependent="softmax of the tokens",
+        ),
+        "mask": _list(
+            "Mask",
+            none="none",
+            causal="causal",
+            window="window: 4 on each side",
+        ),
+        "skip": _SKIP,
+        "norm": _list(
+            "Norm of the tokens",
+            none="none",
+            post="post: after each layer",
+            pre="pre: in front of attention",
+        ),
+        "mean_removal": _REMOVAL,
+    },
+    "heads": {
+        "tokens": _slider("Tokens T", 10, 100, 2),
+        "head_dim": _slider("Head dimension dₖ", 4, 64, 4),
+        "logit_std": _slider("Scale of queries and keys, s", 0.1, 1.5, 0.05),
+        "similarity": _slider("Similarity of tokens, κ", 0.0, 0.95, 0.05),
+        "gamma": _slider("Aspect ratio γ = T/d", 0.2, 2.0, 0.1),
     },
 }
 """What the reader can change in each scene: sliders with their range, lists, boxes to tick.
@@ -193,6 +245,11 @@ class Demo(anywidget.AnyWidget):
     skip = traitlets.Unicode("none").tag(sync=True)
     norm = traitlets.Unicode("none").tag(sync=True)
     mean_removal = traitlets.Bool(False).tag(sync=True)
+    depth = traitlets.Int(4).tag(sync=True)
+    learning_rate = traitlets.Float(0.01).tag(sync=True)
+    attention = traitlets.Unicode("markov").tag(sync=True)
+    mask = traitlets.Unicode("none").tag(sync=True)
+    similarity = traitlets.Float(0.0).tag(sync=True)
 
     def __init__(self, scene: str = "spectrum", **settings: Any) -> None:
         self.set_trait("scene", scene)
@@ -653,6 +710,264 @@ def gradients(
     demos.gradients(tokens=60, gamma=1, layers=6, sigma=0.5, seed=1)
     """
     return _demo("gradients", tokens=tokens, gamma=gamma, layers=layers, sigma=sigma, seed=seed)
+
+
+def removal(
+    tokens: int = 100,
+    gamma: float = 1.0,
+    sigma: float = 1.0,
+    entries: str = "exponential",
+    layers: int = 6,
+    seed: int = 1,
+) -> Demo:
+    r"""Show what removing the mean of attention does to the rank of the tokens, live.
+
+    Two stacks :math:`X_l = A_l X_{l-1} W_l` start from the same isometric tokens with the same
+    draws of random Markov attention and of Gaussian :math:`W_l`; in one of them each row of
+    attention loses its mean. The plot has the stable rank of :math:`X_l X_l^\top` against l, on a
+    log scale. The lines are 1 plus `gapcourse.predictions.width_collapse` for plain attention,
+    where that is at most T, and T times `gapcourse.predictions.mean_removed_stable_rank`, a limit
+    for large T, drawn down to 2. The table has the stable rank over T with the mean removed.
+
+    Parameters
+    ----------
+    tokens : int
+        T, from 2 to 150.
+    gamma : float
+        T/d, from 0.5 to 1: the dimension d is the whole number nearest to T/gamma.
+    sigma : float
+        Standard deviation of a raw entry over its mean, from 0.1 to 2; 1 for exponential entries.
+    entries : str
+        "exponential", "gamma" or "lognormal".
+    layers : int
+        L, from 1 to 8.
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range, `entries` is unknown, or cannot have this `sigma`.
+
+    Examples
+    --------
+    >>> removal(tokens=60, layers=3)
+    demos.removal(tokens=60, gamma=1, sigma=1, entries='exponential', layers=3, seed=1)
+    """
+    return _demo(
+        "removal",
+        tokens=tokens,
+        gamma=gamma,
+        sigma=sigma,
+        entries=entries,
+        layers=layers,
+        seed=seed,
+    )
+
+
+def training(
+    depth: int = 4,
+    learning_rate: float = 0.01,
+    seed: int = 1,
+    *,
+    mean_removal: bool = False,
+) -> Demo:
+    r"""Train a small stack with and without the mean of its attention, live.
+
+    The stack :math:`X_L = A_L \cdots A_1 X_0 W_1 \cdots W_L` has T = d = 24, fixed random Markov
+    attention with exponential entries, and weights that start as unscaled normal numbers. It learns
+    to say which entries of one isometric input are positive: the targets are 1 there and 0
+    elsewhere, the loss is the mean squared error over all entries, and Adam takes 150 steps.
+
+    The left plot has the loss before each step on a log scale, for both stacks, from the same
+    draws. A dashed line marks 1/4, the loss of outputs that are all 1/2. Theory has the
+    loss before training: 1/2, from outputs of 0, plus
+    :math:`d^L\,\mathbb{E}\|A_L\cdots A_1\|_F^2/(Td)`, the square of
+    `gapcourse.predictions.gradient_norm` over Td. The right plot has the outputs of one of the
+    trained stacks against the entries that they should tell apart.
+
+    Parameters
+    ----------
+    depth : int
+        L, from 1 to 8.
+    learning_rate : float
+        Step size of Adam, from 0.0001 to 1.
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+    mean_removal : bool
+        Whether the right plot shows the stack with the mean removed, or the plain one.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range.
+
+    Examples
+    --------
+    >>> training(depth=6)
+    demos.training(depth=6, learning_rate=0.01, mean_removal=False, seed=1)
+    """
+    return _demo(
+        "training", depth=depth, learning_rate=learning_rate, mean_removal=mean_removal, seed=seed
+    )
+
+
+def blocks(
+    tokens: int = 60,
+    layers: int = 12,
+    seed: int = 1,
+    *,
+    attention: str = "markov",
+    mask: str = "none",
+    skip: str = "none",
+    norm: str = "none",
+    mean_removal: bool = False,
+) -> Demo:
+    r"""Show what each part of a block does to tokens in depth, live.
+
+    As `depth`, with a choice of attention and masks, and with a norm in front of attention. Tokens
+    start orthogonal, in dimension d = T, each of mean square 1. Attention is a random Markov matrix
+    with exponential entries, or the softmax of logits of standard deviation about 1: from fresh
+    Gaussian queries and keys, or from Gaussian projections of the tokens that enter the block, each
+    divided by its root mean square.
+
+    A causal mask shows each token itself and those before it, a window itself and 4 neighbours on
+    each side; fixed attention keeps its visible raw entries. Mean removal takes away the mean over
+    the visible tokens, as `gapcourse.attention.remove_mean` does: with a causal mask the first
+    token then gets nothing. A token of zeros has no direction and is left out of the cosines.
+
+    Lines of theory are those of `depth`, for random Markov attention without a mask.
+
+    Parameters
+    ----------
+    tokens : int
+        T, from 4 to 150.
+    layers : int
+        L, from 1 to 12.
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+    attention : str
+        "markov", "softmax" (fresh Gaussian queries and keys) or "dependent" (on the tokens).
+    mask : str
+        "none", "causal" or "window".
+    skip : str
+        "none", "plain" (X + AXW) or "1/sqrt(depth)" (X + AXW/sqrt(L)).
+    norm : str
+        "none", "post" (each token is divided by its root mean square after each layer) or "pre" (in
+        front of attention, within the skip connection).
+    mean_removal : bool
+        Whether each row of the attention matrix loses its mean over the visible tokens.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range, or a name is unknown.
+
+    Examples
+    --------
+    >>> blocks(mask="causal", skip="plain", norm="pre").mask
+    'causal'
+    """
+    return _demo(
+        "blocks",
+        tokens=tokens,
+        layers=layers,
+        attention=attention,
+        mask=mask,
+        skip=skip,
+        norm=norm,
+        mean_removal=mean_removal,
+        seed=seed,
+    )
+
+
+def heads(
+    tokens: int = 64,
+    head_dim: int = 16,
+    logit_std: float = 0.5,
+    seed: int = 1,
+    *,
+    similarity: float = 0.0,
+    gamma: float = 0.5,
+) -> Demo:
+    r"""Show the singular values of twelve heads of one layer at initialisation, live.
+
+    Tokens :math:`x_i = \sqrt\kappa\,u + \sqrt{1-\kappa}\,g_i` share a direction: u and the
+    :math:`g_i` are Gaussian with squared length 1 in the mean, so that the mean cosine of two
+    tokens is about κ. Each head has its own query and key weights, and logits of standard deviation
+    s. A faint line has :math:`\sqrt T\,s_k(A_\perp)` of one head against the rank k, a disc the
+    mean over heads. The bold line has the quantiles of `gapcourse.laws.AttentionBulk`, the law for
+    isometric tokens.
+
+    The table has the two largest values, each the mean over heads. Theory has the second at
+    `gapcourse.predictions.gaussian_token_edge`, where the logits' own part has standard deviation
+    s(1 - κ). The first is there too, unless the pattern of columns that the shared direction writes
+    into all rows, of size :math:`\theta = \sqrt{T(e^v-1)}` with :math:`v = s^2\kappa(1-\kappa)`,
+    is large enough to leave the bulk (`gapcourse.laws.AttentionBulk.spike`, of isometric tokens).
+    Both are limits for large T and d_k, to leading order; small heads scatter widely.
+
+    Parameters
+    ----------
+    tokens : int
+        T, from 10 to 100.
+    head_dim : int
+        d_k, from 4 to 64.
+    logit_std : float
+        s, from 0.1 to 1.5: the entries of query and key weights have variance s.
+    seed : int
+        Seed of the first draw; "New draw" takes the next one.
+    similarity : float
+        κ, from 0 to 0.95.
+    gamma : float
+        T/d, from 0.2 to 2: the dimension d is the whole number nearest to T/gamma.
+
+    Returns
+    -------
+    Demo
+        A widget: the last expression of a cell shows it.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If one is out of range.
+
+    Examples
+    --------
+    >>> heads(similarity=0.5).similarity
+    0.5
+    """
+    return _demo(
+        "heads",
+        tokens=tokens,
+        head_dim=head_dim,
+        logit_std=logit_std,
+        similarity=similarity,
+        gamma=gamma,
+        seed=seed,
+    )
 
 
 def _listed(things: dict[str, Control]) -> list[Control]:

@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import inspect
 import json
+import math
 import subprocess
 import sys
 import tomllib
@@ -49,6 +50,33 @@ SETTINGS = {
         "seed": 9,
     },
     "gradients": {"tokens": 40, "gamma": 0.5, "layers": 5, "sigma": 0.3, "seed": 9},
+    "removal": {
+        "tokens": 40,
+        "gamma": 0.5,
+        "sigma": 0.3,
+        "entries": "gamma",
+        "layers": 5,
+        "seed": 9,
+    },
+    "training": {"depth": 6, "learning_rate": 0.005, "mean_removal": True, "seed": 9},
+    "blocks": {
+        "tokens": 40,
+        "layers": 5,
+        "attention": "dependent",
+        "mask": "causal",
+        "skip": "1/sqrt(depth)",
+        "norm": "pre",
+        "mean_removal": True,
+        "seed": 9,
+    },
+    "heads": {
+        "tokens": 40,
+        "head_dim": 8,
+        "logit_std": 1.2,
+        "similarity": 0.5,
+        "gamma": 1.2,
+        "seed": 9,
+    },
 }
 TEXTS = {
     "spectrum": "demos.spectrum(tokens=150, sigma=1, entries='lognormal', seed=1)",
@@ -66,6 +94,17 @@ TEXTS = {
         "mean_removal=False, seed=1)"
     ),
     "gradients": "demos.gradients(tokens=60, gamma=1, layers=6, sigma=1, seed=1)",
+    "removal": (
+        "demos.removal(tokens=100, gamma=1, sigma=1, entries='exponential', layers=6, seed=1)"
+    ),
+    "training": "demos.training(depth=4, learning_rate=0.01, mean_removal=False, seed=1)",
+    "blocks": (
+        "demos.blocks(tokens=60, layers=12, attention='markov', mask='none', skip='none', "
+        "norm='none', mean_removal=False, seed=1)"
+    ),
+    "heads": (
+        "demos.heads(tokens=64, head_dim=16, logit_std=0.5, similarity=0, gamma=0.5, seed=1)"
+    ),
 }
 SCENES = pytest.mark.parametrize("scene", demos.CONTROLS)
 
@@ -108,7 +147,8 @@ def test_slider_has_whole_steps_and_its_ends_are_allowed(scene, name):
     control = demos.CONTROLS[scene][name]
     for end in (control["low"], control["high"]):
         unit = control["step"] if control["step"] < 1 else 1
-        assert end / unit == pytest.approx(round(end / unit), abs=1e-9)
+        places = (math.log10(end) if control.get("log") else end) / unit
+        assert places == pytest.approx(round(places), abs=1e-9)
         free = name == "sigma" and "entries" in demos.CONTROLS[scene]
         others = {"entries": "gamma"} if free else {}
         assert getattr(getattr(demos, scene)(**{name: end}, **others), name) == end
@@ -132,6 +172,13 @@ def test_slider_has_whole_steps_and_its_ends_are_allowed(scene, name):
         ("depth", {}, "sigma", 3.0, "sigma.*at most 2.*got 3.*from 0.1 to 2"),
         ("depth", {}, "skip", "1/sqrt(L)", "skip.*one of.*depth.*got '1/sqrt"),
         ("gradients", {}, "layers", 0, "layers.*at least 1.*got 0"),
+        ("removal", {}, "sigma", 0.5, "sigma.*exponential.*got 0.5.*sigma=1"),
+        ("removal", {}, "entries", "softmax", "entries.*one of.*gamma.*got 'softmax'"),
+        ("training", {}, "learning_rate", 2.0, "learning_rate.*at most 1.*got 2.*0.0001 to 1"),
+        ("training", {}, "depth", 9, "depth.*at most 8.*got 9"),
+        ("blocks", {}, "mask", "future", "mask.*one of.*causal.*got 'future'"),
+        ("blocks", {}, "norm", "layer", "norm.*one of.*pre.*got 'layer'"),
+        ("heads", {}, "similarity", 1.0, "similarity.*at most 0.95.*got 1"),
     ],
 )
 @pytest.mark.parametrize("held", [False, True])
@@ -157,6 +204,7 @@ def test_an_attribute_is_refused_as_the_argument_is(scene, start, name, value, w
         ("walk", {"entries": "gamma"}, {"entries": "uniform"}, {"sigma": 1 / 3**0.5}),
         ("walk", {"entries": "gamma", "sigma": 0.3}, {"entries": "uniform"}, {"sigma": 0.3}),
         ("collapse", {"entries": "gamma", "sigma": 0.3}, {"entries": "exponential"}, {"sigma": 1}),
+        ("removal", {"entries": "gamma", "sigma": 0.3}, {"entries": "exponential"}, {"sigma": 1}),
         ("collapse", {"entries": "softmax", "sigma": 0.3}, {"entries": "identity"}, {"sigma": 0.3}),
     ],
 )
@@ -200,6 +248,10 @@ def test_settings_held_together_need_no_order():
         ("attention", "sigma"),
         ("depth", "gamma"),
         ("gradients", "skip"),
+        ("removal", "depth"),
+        ("training", "layers"),
+        ("blocks", "sigma"),
+        ("heads", "kappa"),
     ],
 )
 def test_a_name_that_the_scene_does_not_have_is_refused(scene, name):
@@ -302,6 +354,18 @@ def test_package_has_the_whole_range_of_each_ensemble(entries, end):
         ("gradients", {"gamma": 0.25}, ValueError, "gamma.*at least 0.5.*got 0.25"),
         ("gradients", {"sigma": float("inf")}, ValueError, "sigma.*inf"),
         ("gradients", {"seed": 2**31}, ValueError, "seed.*got 2147483648"),
+        ("removal", {"gamma": 0.25}, ValueError, "gamma.*at least 0.5.*got 0.25"),
+        ("removal", {"entries": "identity"}, ValueError, "entries.*lognormal.*got 'identity'"),
+        ("training", {"depth": 0}, ValueError, "depth.*at least 1.*got 0"),
+        ("training", {"learning_rate": 0}, ValueError, "learning_rate.*0.0001.*got 0"),
+        ("training", {"learning_rate": "0.1"}, TypeError, "learning_rate.*'0.1'"),
+        ("training", {"mean_removal": 1}, TypeError, "mean_removal.*True or False.*got 1"),
+        ("blocks", {"tokens": 3}, ValueError, "tokens.*at least 4.*got 3"),
+        ("blocks", {"attention": "relu"}, ValueError, "attention.*one of.*softmax.*got 'relu'"),
+        ("blocks", {"mask": None}, TypeError, "mask.*name.*None.*window"),
+        ("heads", {"head_dim": 128}, ValueError, "head_dim.*at most 64.*got 128"),
+        ("heads", {"similarity": -0.1}, ValueError, "similarity.*at least 0.*got -0.1"),
+        ("heads", {"gamma": 0.1}, ValueError, "gamma.*at least 0.2.*got 0.1"),
     ],
 )
 def test_bad_arguments_are_refused(scene, arguments, error, words):
