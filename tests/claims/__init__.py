@@ -9,5 +9,6 @@ from . import (  # noqa: F401
     chapter_05,
     chapter_06,
     chapter_07,
+    chapter_08,
     experiments,
 )

@@ -243,7 +243,32 @@ def _() -> list[Check]:
         A = attention.attention_matrix([[token], [-token]], [[b * token], [-b * token]], scale=1.0)
         return abs(coefficient(A) / math.tanh(b * (2 * token) ** 2 / 4) - factor)
 
+    left = hard_picks(64, 16, 40)
+    before = np.column_stack([np.full(len(left), 64.0), left[:, :2]])
+    chance = before * (1 - (1 - 1 / before) ** before)
+    for layer in range(3):
+        seen, uniform = left[:, layer], chance[:, layer]
+        checks += [
+            falls(f"at most uniform picks, layer {layer + 1}", 1.1 * uniform, seen),
+            falls(f"and about as many, layer {layer + 1}", seen, 0.75 * uniform),
+        ]
+    checks.append(Sign("one token after 16 layers", *mean_and_error(1.5 - left[:, -1])))
     return [*checks, Identity("tanh is attained", two_tokens, 100 * EPS)]
+
+
+def hard_picks(T: int, depth: int, seeds: int) -> np.ndarray:
+    """Return how many different tokens are left when each picks its largest logit, by layer."""
+    rows = []
+    for seed in range(seeds):
+        rng = generator("picks", T, seed)
+        X, row = ensembles.isometric_input(T, T, rng=rng), []
+        for _ in range(depth):
+            WQ, WK, W = rng.standard_normal((3, T, T)) / math.sqrt(T)
+            names, first = np.unique(((X @ WQ) @ (X @ WK).T).argmax(axis=1), return_inverse=True)
+            X = (X[names] @ W)[first]
+            row.append(len(names))
+        rows.append(row)
+    return np.array(rows)
 
 
 def diameter(X: np.ndarray) -> float:

@@ -604,7 +604,7 @@ def _() -> list[Check]:
     Rates in T = d, layer 1 of three: mean squares against p_2^2 d^5 p_1 and its leading orders, T^5
     plain and T^3 with the mean removed; there the exact recursions are the correction, half of it
     the bias. Factors that share matrices correlate to a relative 4/d^2 each, |M|^4 in place of
-    p_2^2 adds as much: 16/T^2.
+    p_2^2 adds as much: 16/T^2. In two layers both go like T^3.
     """
     checks: list[Check] = []
     T, d, depth = 5, 5, 3
@@ -704,6 +704,34 @@ def _() -> list[Check]:
                 level=False,
             ),
         ]
+        pairs = []
+        for T, n in zip((16, 32, 64), (300, 200, 120), strict=True):
+            found = []
+            for seed in range(n):
+                rng = generator("published, two layers", T, int(removed), seed)
+                two = networks.AttentionStack(
+                    2, T, T, entries="exponential", mean_removal=removed, rng=rng
+                )
+                tokens = ensembles.isometric_input(T, T, rng=rng)
+                found.append(published(two, tokens, 1) ** 2)
+            pairs.append(mean_and_error(found))
+        mean, error = np.array(pairs).T
+        constant = 1.0 if removed else 8.0
+        term = p1**3 / constant
+        checks.append(
+            Curve(
+                f"published, squared, two layers: T^3, {name}",
+                sizes,
+                mean,
+                error / mean,
+                lambda T, a=constant: a * T**3.0,
+                correction=term,
+                bias=np.abs(term - 1) / 2 + 16 / sizes**2,
+                exponent=3.0,
+                exponent_step=0.2,
+                level=False,
+            )
+        )
         ratio = [np.log(x) for x in ratios]
         growth = (ratio[-1].mean() - ratio[0].mean()) / math.log(4)
         error = math.hypot(*(mean_and_error(x)[1] for x in (ratio[0], ratio[-1]))) / math.log(4)
