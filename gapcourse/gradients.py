@@ -115,8 +115,9 @@ def value_gradient_norm(
     layer : int
         l, from 1 to L.
     log : bool
-        Whether to return the natural logarithm, which no depth overflows (and the standard error of
-        the logarithm).
+        Whether to return the natural logarithm (and its standard error). With fixed attention no
+        depth overflows it; where attention is made from the tokens, the gradients themselves must
+        lie within the range of the stack's numbers.
     rtol : float
         Probes are drawn until the standard error is at most this fraction of the norm.
     probes : int
@@ -458,11 +459,15 @@ class _Group:
         part = self.part(rtol)
         if part == 0 or (len(self.basis) and 2 * _shape(part) <= _PATIENCE):
             return 2.0
-        inner = (self.rows @ self.rows.T).double().cpu().numpy()
+        rows = self.rows.double()
+        inner = (rows @ rows.T).cpu().numpy()
+        inner = inner / inner.diagonal().max()
         n, squares = len(inner), inner.diagonal()
+        others = (squares.sum() - squares) / (n - 1)
+        if not (others**2).all():  # beside one square the others are nothing
+            return 2.0
         pairs = (inner**2).sum(axis=1) - squares**2
         whole = 2 * pairs.sum() / (n * (n - 1)) / squares.mean() ** 2
-        others = (squares.sum() - squares) / (n - 1)
         without = 2 * (pairs.sum() - 2 * pairs) / ((n - 1) * (n - 2)) / others**2
         return float(min(whole + math.sqrt(n - 1) * without.std(), 2.0))
 

@@ -60,7 +60,8 @@ class AttentionStack(torch.nn.Module):
     attention : {"markov", "identity", "softmax", "linear", "relu", "sigmoid"}
         The first two are fixed, the others depend on the tokens.
     entries, sigma, alpha : optional
-        The ensemble of Markov attention, as `gapcourse.ensembles.random_markov` takes them.
+        The ensemble of Markov attention, as `gapcourse.ensembles.random_markov` takes them:
+        log-normal with sigma = 1 unless given.
     logit_std : float or "xavier", optional
         s, 1 unless given: the entries of :math:`W_Q` and of :math:`W_K` have variance s, so that
         on isometric tokens a logit has standard deviation s. ``"xavier"`` takes

@@ -264,6 +264,8 @@ def _plain(value: Any, name: str) -> Value:
             return plain(value)
     if isinstance(value, float | np.floating):
         return float(value)
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a tensor of one number
+        return _plain(value.item(), name)
     raise TypeError(
         f"{name} must be a number, a string, a boolean or None, got {_checks.shown(value)} "
         f"({type(value).__name__}); pass float(...) of it, or a name for it"

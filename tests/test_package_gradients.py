@@ -432,3 +432,15 @@ def test_examples_run():
     assert result.attempted > 0
     assert result.failed == 0
     assert sorted(gradients.__all__) == gradients.__all__
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("depth", "tokens", "seed"), [(8, 12, 1), (30, 20, 1)])
+def test_stacks_whose_rows_pick_one_token_have_an_estimate(depth, tokens, seed):
+    """There all squares but one can be zero, and no scatter can be seen in them."""
+    stack = AttentionStack(depth, tokens, tokens, attention="softmax", rng=seed)
+    x = isometric_input(tokens, tokens, rng=seed)
+    for norms in (value_gradient_norms, query_key_gradient_norms):
+        found = norms(stack, x, log=True, rng=0)
+        assert len(found) == depth
+        assert not any(math.isnan(float(norm)) for norm in found)

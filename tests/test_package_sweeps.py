@@ -386,3 +386,12 @@ def test_without_joblib_or_tqdm(missing):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert f"gapcourse.sweeps needs {missing}" in done.stdout
     assert 'pip install "gapcourse[notebooks]"' in done.stdout
+
+
+def test_an_array_or_tensor_of_no_dimension_is_its_number():
+    torch = pytest.importorskip("torch")
+    table = sweep(
+        lambda T, rng: {"a": torch.tensor(2.5 * T), "b": np.array(T)}, {"T": [1, 2]}, jobs=1
+    )
+    assert list(table["a"]) == [2.5, 5.0]
+    assert list(table["b"]) == [1, 2]
