@@ -10,5 +10,8 @@ from . import (  # noqa: F401
     chapter_06,
     chapter_07,
     chapter_08,
+    chapter_09,
+    chapter_10,
+    chapter_11,
     experiments,
 )
