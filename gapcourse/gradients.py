@@ -517,8 +517,9 @@ def _spread(shape: float) -> float:
 
 def _shape(part: float) -> float:
     """Return the shape at which the error is 1/part: the inverse of `_spread`."""
-    root = (1 + 3 / part) ** (-1 / 3) if part else 0.0
-    return (4.5 * (math.sqrt(1 + 4 * (1 - root) / 9) - 1)) ** -2
+    gap = -math.expm1(-math.log1p(3 / part) / 3) if part else 1.0  # 1 - root, without cancellation
+    gap = max(gap, 1e-9)  # beyond are more probes than anybody draws
+    return ((math.sqrt(1 + 4 * gap / 9) + 1) / (2 * gap)) ** 2
 
 
 def _draw(

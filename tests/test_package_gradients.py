@@ -444,3 +444,12 @@ def test_stacks_whose_rows_pick_one_token_have_an_estimate(depth, tokens, seed):
         found = norms(stack, x, log=True, rng=0)
         assert len(found) == depth
         assert not any(math.isnan(float(norm)) for norm in found)
+
+
+@pytest.mark.parametrize("rtol", [1e-12, 1e-17, 1e-300])
+def test_a_tolerance_below_rounding_ends_with_the_most_probes_and_a_warning(rtol):
+    stack = AttentionStack(2, 8, 8, attention="softmax", rng=0)
+    x = isometric_input(8, 8, rng=0)
+    with pytest.warns(UserWarning, match="100 probes leave a relative standard error"):
+        found = value_gradient_norm(stack, x, 1, rtol=rtol, probes=100, rng=0)
+    assert found.probes == 100
