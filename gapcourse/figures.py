@@ -990,7 +990,7 @@ def heatmap(
             f"got shape {table.shape}; transpose it or name what is missing"
         )
     low, high = float(table.min()), float(table.max())
-    norm = LogNorm(low, high) if logs and high > low else Normalize(low, max(high, low + 1e-12))
+    norm = LogNorm(low, high) if logs and high > low else Normalize(low, high)
     image = ax.imshow(table, cmap=_BLUES.resampled(65), norm=norm, aspect="auto")
     bar = ax.figure.colorbar(image, ax=ax, location="bottom")
     bar.outline.set_visible(False)

@@ -39,8 +39,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from setup_cell import notebooks
+
 ROOT = Path(__file__).resolve().parents[1]
-CHAPTERS = ROOT / "chapters"
 TIMEOUT = 120  # seconds a cell may take
 RECORDED = ("numpy", "scipy", "matplotlib", "gapcourse")
 TRANSIENT = ("execution", "ExecuteTime", "collapsed", "scrolled", "id", "outputId", "colab",
@@ -225,8 +227,7 @@ def main(argv: list[str] | None = None) -> int:
         help="write nothing; fail unless a fresh run is byte-identical to what is stored",
     )
     args = parser.parse_args(argv)
-    every = [*CHAPTERS.glob("[0-9]*.ipynb"), *CHAPTERS.glob("experiments/*.ipynb")]
-    paths = args.notebooks or sorted(every)
+    paths = args.notebooks or notebooks()
     if not paths:
         print("execute: no notebooks found")
         return 0
