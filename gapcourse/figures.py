@@ -967,7 +967,8 @@ def heatmap(
     rows, columns : sequences of numbers or str
         What the rows and columns stand for, from the top and from the left.
     values : (len(rows), len(columns)) array
-        Real numbers; positive where `logarithmic`.
+        Real numbers; positive where `logarithmic`. A masked cell stays empty: where a sweep failed
+        and left NaN, pass ``np.ma.masked_invalid(values)``.
     label : str
         What the numbers are: colour bar and alternative text.
     row_label, column_label : str
@@ -978,11 +979,17 @@ def heatmap(
     Raises
     ------
     TypeError, ValueError
-        If `ax` is no axes, `values` is empty, NaN, of another shape than its names, or not
-        positive where it must be, or `logarithmic` is neither True nor False.
+        If `ax` is no axes, `values` is empty, all masked, NaN, of another shape than its names, or
+        not positive where it must be, or `logarithmic` is neither True nor False.
     """
     ax, logs = _axes(ax), _checks.flag(logarithmic, "logarithmic")
-    table = (_positive if logs else _array)(values, "values", 2)
+    mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else False
+    if np.any(mask):
+        if np.all(mask):
+            raise ValueError("values must have a cell that is not masked, got none; pass numbers")
+        values = np.ma.filled(values, np.ma.compressed(values)[0])
+    table = np.ma.array((_positive if logs else _array)(values, "values", 2), mask=mask)
+    empty = np.ma.getmaskarray(table)
     names = [[_cell_name(n) for n in part] for part in (rows, columns)]
     if table.shape != (shape := (len(names[0]), len(names[1]))):
         raise ValueError(
@@ -999,11 +1006,14 @@ def heatmap(
     ax.set_yticks(range(shape[0]), names[0])
     ax.tick_params(length=0)
     ax.grid(visible=False)
-    written = [re.sub(r"e([-+])0", r"e\1", f"{value:.2g}") for value in table.flat]
+    written = [
+        "–" if blank else re.sub(r"e([-+])0", r"e\1", f"{value:.2g}")
+        for value, blank in zip(table.data.flat, empty.flat, strict=True)
+    ]
     room = 72 * _inches(ax)[0] / shape[1]  # points that a cell is wide; a digit takes 0.65 of size
     size = min(9.0, room / (0.65 * max(map(len, written))))
     for (i, j), text in zip(np.ndindex(shape), written, strict=True):
-        ink = BACKGROUND if norm(table[i, j]) > 0.5 else THEORY
+        ink = BACKGROUND if not empty[i, j] and norm(table[i, j]) > 0.5 else THEORY
         ax.text(j, i, text, ha="center", va="center", color=ink, fontsize=size)
     _label(ax, column_label, row_label)
     places = [np.unravel_index(i, table.shape) for i in (table.argmin(), table.argmax())]
@@ -1012,7 +1022,7 @@ def heatmap(
         f" {_spoken(column_label)} {names[1][j]})"
         for i, j in places
     ]
-    corners = [_number(table[i, j]) for i in (0, -1) for j in (0, -1)]
+    corners = ["empty" if empty[i, j] else _number(table[i, j]) for i in (0, -1) for j in (0, -1)]
     describe(
         ax,
         f"Table of {shape[0]} rows ({_spoken(row_label)} {names[0][0]} to {names[0][-1]}) and"

@@ -391,7 +391,8 @@ def width_collapse(
     Derived in chapter 05. Conditions: i.i.d. raw entries with a finite fourth moment,
     :math:`T \le d`. What is left out, that the rows of A are Markov and that the first singular
     value scatters, is a relative O(1/T) + O(l/d). One draw scatters by a relative
-    :math:`\sqrt{8l/d}`: compare with means over many.
+    :math:`\sqrt{8l/d}`: compare with means over many. It is a law of small residuals: a value
+    above about 0.3 says that one direction does not dominate by far, and no more.
 
     Parameters
     ----------

@@ -348,6 +348,16 @@ def test_heatmap_of_equal_numbers_and_readable_ink(ax):
     assert [text.get_color() for text in other.texts] == [figures.THEORY, figures.BACKGROUND]
 
 
+def test_heatmap_leaves_a_masked_cell_empty(ax):
+    values = np.ma.masked_invalid([[4.0, NAN], [1.0, 2.0]])
+    figures.heatmap(ax, [1, 2], [1, 2], values, logarithmic=True)
+    assert [text.get_text() for text in ax.texts] == ["4", "–", "1", "2"]
+    assert ax.images[0].get_array().mask.tolist() == [[False, True], [False, False]]
+    said = figures.alt_text(ax.figure)
+    assert "from 1.00 (row 2, column 1) to 4.00 (row 1, column 1)" in said
+    assert "row by row: 4.00, empty, 1.00, 2.00" in said
+
+
 def test_matrix_that_is_not_positive_or_zero():
     _, (left, right) = figures.panels(2)
     figures.matrix(left, [[-1.0, -2.0]])
@@ -690,6 +700,11 @@ BAD = [
     ),
     (lambda ax: heatmap(ax, [1], [1], [[NAN]]), ValueError, "values must not contain NaN"),
     (lambda ax: heatmap(ax, [1], [1], [[0.0]], logarithmic=True), ValueError, "values must be"),
+    (
+        lambda ax: heatmap(ax, [1], [1], np.ma.masked_invalid([[NAN]])),
+        ValueError,
+        "values must have a cell that is not masked, got none; pass numbers",
+    ),
     (lambda ax: heatmap(ax, [1], [1], [[1.0]], logarithmic="no"), TypeError, "logarithmic"),
     (lambda ax: matrix(ax, [1.0]), ValueError, r"M must be a 2-D array .*\(1,\); bring"),
     (lambda ax: matrix(ax, np.ones((0, 2))), ValueError, r"M .*not empty.*\(0, 2\); pass"),
