@@ -6,6 +6,7 @@
   the fonts do.
 - Thebe, which the theme loads from a CDN, goes; inline scripts that come twice go once.
 - A labelled equation has one number, the book's, also where it carries a tag for Colab.
+- A formula in a line keeps its brackets, its punctuation and its ending ("$k$th") beside it.
 - Each page ends with a link that reports an error on it.
 - The site's address (sitemap, page previews) follows from the repository's.
 - Only notebooks get launch buttons.
@@ -21,6 +22,7 @@ from urllib.parse import urlencode
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.transforms.post_transforms import SphinxPostTransform
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -76,6 +78,46 @@ def one_number(app: Sphinx, doctree: nodes.document) -> None:
             equation.children = [nodes.Text(text)]
 
 
+class KeepTogether(SphinxPostTransform):
+    """Let no line end between a formula and what is written right before or behind it.
+
+    A browser may break a line on either side of a formula, as it may beside a picture: "(" would
+    stay behind, and a full stop begin a line. So the formula, what opens before it and the letters
+    and marks behind it, up to a space, a dash or a slash, become one `inline` of class `nowrap`.
+    """
+
+    default_priority = 900  # when references have been resolved
+    formats = ("html",)
+
+    BEFORE = re.compile(r"[^\w\s/–—-]*$")
+    BEHIND = re.compile(r"[^\s/–—-]*[/–—-]?")
+
+    def run(self, **kwargs: Any) -> None:
+        """Wrap each formula of a page that touches anything."""
+        for formula in list(self.document.findall(nodes.math)):
+            whole: nodes.Node = formula
+            while isinstance(whole.parent, nodes.Inline) and len(whole.parent.children) == 1:
+                whole = whole.parent  # a formula that is all of a link, or of a word in italics
+            self.wrap(whole)
+
+    def wrap(self, whole: nodes.Node) -> None:
+        """Wrap one formula with what it touches in the texts on its two sides."""
+        parent, at = whole.parent, whole.parent.index(whole)
+        before, behind = (
+            parent[i] if 0 <= i < len(parent) and isinstance(parent[i], nodes.Text) else ""
+            for i in (at - 1, at + 1)
+        )
+        left = before[self.BEFORE.search(before).start() :]
+        right = behind[: self.BEHIND.match(behind).end()]
+        if left or right:
+            together = nodes.inline(classes=["nowrap"])
+            outside = nodes.Text(before.removesuffix(left)), nodes.Text(behind.removeprefix(right))
+            parts = [outside[0], together, outside[1]]
+            parent[at - bool(before) : at + 1 + bool(behind)] = [p for p in parts if p != ""]
+            parts = [nodes.Text(left), whole, nodes.Text(right)]
+            together += [part for part in parts if part != ""]
+
+
 def tidy_page(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
@@ -116,6 +158,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", site_address, priority=100)
     app.connect("builder-inited", own_libraries, priority=900)
     app.connect("doctree-read", one_number)
+    app.add_post_transform(KeepTogether)
     app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

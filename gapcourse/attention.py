@@ -24,9 +24,9 @@ def attention_matrix(
 ) -> Array:
     r"""Return the attention matrix of queries and keys.
 
-    .. math:: S = \mathrm{scale}\; Q K^\top, \qquad
-       A_{ij} = \frac{e^{S_{ij}}}{\sum_m e^{S_{im}}} \text{ (softmax)} \quad\text{or}\quad
-       A_{ij} = \frac{f(S_{ij})}{n_i},
+    .. math:: S &= \mathrm{scale}\; Q K^\top, \\
+       A_{ij} &= \frac{e^{S_{ij}}}{\sum_m e^{S_{im}}} \text{ (softmax)} \\
+       \text{or } A_{ij} &= \frac{f(S_{ij})}{n_i},
 
     with f(z) = z (linear), max(z, 0) (relu) or 1/(1 + exp(-z)) (sigmoid), and n_i the number of
     tokens that row i sees: n without a mask. The rows of softmax attention sum to 1; those of the
@@ -151,8 +151,8 @@ def mean_removed_attention(
 ) -> Array:
     r"""Return the output of softmax attention with its mean removed, on torch's fused attention.
 
-    .. math:: A_\perp V = A V - \mathbf 1\,\bar v^\top = A\,(V - \mathbf 1\,\bar v^\top), \qquad
-       \bar v = \tfrac1n \textstyle\sum_j v_j
+    .. math:: A_\perp V &= A V - \mathbf 1\,\bar v^\top = A\,(V - \mathbf 1\,\bar v^\top), \\
+       \bar v &= \tfrac1n \textstyle\sum_j v_j
 
     The fix is one subtraction of the values' mean, before the one pass of
     ``torch.nn.functional.scaled_dot_product_attention``: no T × T matrix is formed, where torch has
@@ -284,8 +284,8 @@ def _batch(q: Array, k: Array, v: Array, *, causal: bool) -> tuple[int, ...]:
 def remove_mean(A: Array, mask: Array | None = None, *, stochastic: bool = True) -> Array:
     r"""Remove the rank-one part that every row-stochastic matrix has.
 
-    .. math:: A_\perp = A\,(I - \tfrac1T \mathbf 1\mathbf 1^\top)
-           = A - \tfrac1T (A\mathbf 1) \mathbf 1^\top
+    .. math:: A_\perp &= A\,(I - \tfrac1T \mathbf 1\mathbf 1^\top) \\
+           &= A - \tfrac1T (A\mathbf 1) \mathbf 1^\top
 
     Each row loses its mean, which is 1/T. Exactly, for every row-stochastic A:
     :math:`AA^\top = ee^\top + A_\perp A_\perp^\top` with :math:`e = 1/\sqrt T`, and the eigenvalues

@@ -491,18 +491,23 @@ export function gradientNorms(stacks, weights, tokens, dim) {
   }));
 }
 
-/** Mean cosine between two different tokens (rows), but for those of zeros: from the sum of their unit vectors. */
-export function tokenCosine(tokens, rows, columns) {
-  const sum = new Float64Array(columns);
+/**
+ * 1 less the mean cosine between two different tokens (rows), but for those of zeros: how far their unit
+ * vectors scatter about their mean. So nothing cancels when all are nearly equal.
+ */
+export function tokenSpread(tokens, rows, columns) {
+  const units = new Float64Array(rows * columns);
   let count = 0;
   for (let i = 0; i < rows; i++) {
     const token = tokens.subarray(i * columns, (i + 1) * columns);
     const length = norm(token);
-    if (length > 0) count++;
-    for (let j = 0; j < columns && length > 0; j++) sum[j] += token[j] / length;
+    if (length > 0) units.set(token.map((t) => t / length), columns * count++);
   }
-  return (dot(sum, sum) - count) / (count * (count - 1));
+  const apart = split(units.subarray(0, columns * count), count, columns).subarray(columns);
+  return dot(apart, apart) / (count - 1);
 }
+
+export const tokenCosine = (tokens, rows, columns) => 1 - tokenSpread(tokens, rows, columns);
 
 /** The transpose of a square matrix. */
 function transposed(a, size) {
@@ -790,10 +795,10 @@ function* energies(tokens, sigma, removed, skip, branch) {
 /** The first layers + 1 terms of a sequence. */
 const terms = (sequence, layers) => Array.from({ length: layers + 1 }, () => sequence.next().value);
 
-/** Cosine of two tokens at layers 0, ..., L of random Markov attention; branch: a^2 of X + a A X W. */
-export const cosinePrediction = (tokens, layers, sigma, removed, skip, branch) =>
+/** 1 - cosine of two tokens at layers 0, ..., L of random Markov attention; branch: a^2 of X + a A X W. */
+export const spreadPrediction = (tokens, layers, sigma, removed, skip, branch) =>
   terms(energies(tokens, sigma, removed, skip, branch), layers)
-    .map(([p, D]) => 1 - tokens * D / ((tokens - 1) * p));
+    .map(([p, D]) => tokens * D / ((tokens - 1) * p));
 
 /** Root of the expected square of dX_L/dW_l (predictions.gradient_norm), for depths 0, ..., L. */
 export const gradientPrediction = (tokens, dim, layers, sigma, removed) =>
@@ -880,11 +885,11 @@ function ticks(high, count) {
   return Array.from({ length: Math.floor(high / step + 1e-9) + 1 }, (_, i) => +(i * step).toPrecision(6));
 }
 
-function axes({ pen, box, x, y }, xs, ys, xLabel, yText = String) {
+function axes({ pen, box, x, y }, xs, ys, xLabel, yText = String, xText = minus) {
   line(pen, [[box.left, box.top], [box.left, box.bottom]]);
   for (const t of xs) {
     line(pen, [[x(t), box.bottom], [x(t), box.bottom + 4]]);
-    text(pen, minus(t), x(t), box.bottom + 17);
+    text(pen, xText(t), x(t), box.bottom + 17);
   }
   for (const t of ys) {
     line(pen, [[box.left - 4, y(t)], [box.left, y(t)]]);
@@ -1060,16 +1065,16 @@ function drawDistances(canvas, { tokens, laziness, distances, decay, prediction 
 
 /**
  * Series of marks against the layer, and the lines of their theories; without any, a thin line joins
- * the marks. Each has {points: [[layer, y], ...], colour, mark, dashed}, with y null where there is
+ * the marks. Each has {points: [[layer, y], ...], colour, mark, dashed, faint}, with y null where there is
  * none; `ys` are ticks [y, words]. If `every` is above 1, that many steps lie between two ticks or marks,
  * and lines join all points.
  */
-function drawLayers(canvas, { from, layers, every = 1, range, ys, series, theories, xLabel }, colours) {
+function drawLayers(canvas, { from, layers, every = 1, range, ys, series, theories, xLabel, xText }, colours) {
   const frame = plot(canvas, [from - 0.3, layers + 0.3], range, colours.ink, { left: 46 });
   const { pen, box, x, y } = frame;
   const marks = new Map(ys);
   const xs = Array.from({ length: Math.floor((layers - from) / every) + 1 }, (_, i) => from + i * every);
-  axes(frame, xs, [...marks.keys()], xLabel, (k) => marks.get(k));
+  axes(frame, xs, [...marks.keys()], xLabel, (k) => marks.get(k), xText);
   line(pen, [[box.left, box.bottom], [box.right, box.bottom]]);
   const places = (points) => points.filter((p) => p[1] !== null).map(([l, value]) => [x(l), y(value)]);
   clipped(frame, () => {
@@ -1081,12 +1086,13 @@ function drawLayers(canvas, { from, layers, every = 1, range, ys, series, theori
       line(pen, more.length ? places(points) : [[px - 12, py], [px + 12, py]]); // a single one: a dash
     }
     pen.setLineDash([]);
-    for (const { points, mark = 0, colour = "bulk" } of series) {
+    for (const { points, mark = 0, colour = "bulk", faint } of series) {
+      pen.globalAlpha = faint ? 0.35 : 1;
       pen.strokeStyle = pen.fillStyle = colours[colour];
       pen.lineWidth = 1;
       if (!theories.length || every > 1) line(pen, places(points));
       pen.lineWidth = 2;
-      for (const [px, py] of places(points.filter((p) => p[0] % every === 0))) MARKS[mark](pen, px, py);
+      for (const [px, py] of places(points.filter((p) => every === 1 || p[0] % every === 0))) MARKS[mark](pen, px, py);
     }
   });
 }
@@ -1479,7 +1485,32 @@ const collapse = {
   },
 };
 
-const depth = {
+const ROUNDING = 1e-28; // 1 - cosine of tokens that differ by little more than rounding errors
+
+/** How tokens in depth show their 1 - cosine: itself, in decades down to rounding errors, or as the cosine. */
+const SPREAD = {
+  name: "1 − cosine", title: "1 − mean cosine between two tokens (log scale)", said: "1 minus the cosine of two tokens is",
+  value: (t) => (t > ROUNDING ? t : 0),
+  words: (t) => (t > 0 ? rounded(t) : `below ${powerOfTen(-28)}`),
+  scale(values, theory) {
+    const logs = [...values, ...theory].filter((t) => t > 0).map(Math.log10);
+    const low = 1.04 * Math.min(-0.5, ...logs) - 0.1;
+    return { range: [low, Math.max(...logs) - low / 30], ys: logTicks(low) };
+  },
+  points: (values) => logPoints(values, 0),
+};
+const COSINE = {
+  name: "cosine", title: "Mean cosine between two tokens", said: "the cosine of two tokens is",
+  value: (t) => 1 - t,
+  words: (c, n = 4) => digits(c, n),
+  scale(values) {
+    const low = Math.min(-0.1, ...values.map((c) => c - 0.05));
+    return { range: [low, 1.05], ys: [-1, -0.5, 0, 0.25, 0.5, 0.75, 1].filter((c) => c >= low).map((c) => [c, minus(c)]) };
+  },
+  points: (values) => values.map((c, l) => [l, c]),
+};
+
+const inDepth = (shown) => ({
   limits: () => ({}),
   columns: ["this stack", "theory"],
   measure({ tokens, layers, sigma = 1, attention = "markov", mask = "none", skip, norm: place, mean_removal: removed, seed }) {
@@ -1494,10 +1525,10 @@ const depth = {
       softmax: () => attentionFrom(u, tokens, tokens, 1, "softmax"),
       dependent: () => attentionOf(projected(), projected(), tokens, tokens, 1, "softmax"),
     }[attention];
-    const cosines = [];
+    const apart = [];
     const ranks = [];
     for (let layer = 0; ; layer++) {
-      cosines.push(tokenCosine(x, tokens, tokens));
+      apart.push(tokenSpread(x, tokens, tokens));
       ranks.push(1 + collapseResidual(split(x, tokens, tokens), tokens, tokens));
       if (layer === layers) break;
       const mixing = masked(matrix(), tokens, mask, removed);
@@ -1506,20 +1537,21 @@ const depth = {
       });
     }
     const known = attention === "markov" && mask === "none" && place === "none";
-    const expected = known ? cosinePrediction(tokens, layers, sigma, removed, skips, branch) : null;
+    const expected = known ? spreadPrediction(tokens, layers, sigma, removed, skips, branch) : null;
     const rank = ranks.map((_, layer) => {
       if (skips || !known) return null;
       if (layer === 0) return tokens;
       return removed ? spreadRank(tokens, layer, 1) : collapsedRank(tokens, tokens, layer, sigma);
     });
-    return { tokens, layers, sigma, attention, mask, skip, place, removed, cosines, ranks, expected, rank };
+    return { tokens, layers, sigma, attention, mask, skip, place, removed, apart, ranks, expected, rank };
   },
-  table({ layers, cosines, ranks, expected, rank }) {
+  table({ layers, apart, ranks, expected, rank }) {
     const rows = [];
+    const words = (t) => shown.words(shown.value(t));
     for (const l of new Set([1, layers])) {
       const which = l === 1 ? ["c1", "pc1"] : ["c", "pc"];
-      rows.push([`cosine at layer ${l}`, {
-        [which[0]]: digits(cosines[l], 4), [which[1]]: expected ? digits(expected[l], 4) : "–",
+      rows.push([`${shown.name} at layer ${l}`, {
+        [which[0]]: words(apart[l]), [which[1]]: expected ? words(expected[l]) : "–",
       }]);
     }
     for (const l of new Set([1, layers])) {
@@ -1531,26 +1563,26 @@ const depth = {
     return rows;
   },
   spoken(numbers) {
-    const { layers, cosines, ranks, expected, rank } = numbers;
-    return `${described(numbers)}: after layer ${layers} the cosine of two tokens is ${digits(cosines[layers], 4)}` +
-      `${inTheory(expected?.[layers], (c) => digits(c, 4))}, and the stable rank ${digits(ranks[layers])}` +
+    const { layers, apart, ranks, expected, rank } = numbers;
+    const words = (t) => shown.words(shown.value(t));
+    return `${described(numbers)}: after layer ${layers} ${shown.said} ${words(apart[layers])}` +
+      `${inTheory(expected?.[layers], words)}, and the stable rank ${digits(ranks[layers])}` +
       `${inTheory(rank[layers], digits)}.`;
   },
   panels: {
     cosine: {
-      title: "Mean cosine between two tokens",
+      title: shown.title,
       legend: ({ expected }) => layerLegend(expected ?? []),
       draw(canvas, numbers, colours) {
-        const { tokens, layers, cosines, expected } = numbers;
-        const low = Math.min(-0.1, ...cosines.map((c) => c - 0.05));
-        const ys = [-1, -0.5, 0, 0.25, 0.5, 0.75, 1].filter((c) => c >= low).map((c) => [c, minus(c)]);
-        const points = (values) => values.map((c, l) => [l, c]);
+        const { tokens, layers, expected } = numbers;
+        const values = numbers.apart.map(shown.value);
+        const theory = (expected ?? []).map(shown.value);
         drawLayers(canvas, {
-          from: 0, layers, range: [low, 1.05], ys, xLabel: stack({ tokens, dim: tokens, layers }),
-          series: [{ points: points(cosines) }], theories: expected ? [{ points: points(expected) }] : [],
+          from: 0, layers, ...shown.scale(values, theory), xLabel: stack({ tokens, dim: tokens, layers }),
+          series: [{ points: shown.points(values) }], theories: expected ? [{ points: shown.points(theory) }] : [],
         }, colours);
-        canvas.setAttribute("aria-label", `Mean cosine between two tokens against the layer: ${described(numbers)}. ` +
-          heard(cosines, expected, layers));
+        canvas.setAttribute("aria-label", `${shown.title} against the layer: ${described(numbers)}. ` +
+          heard(values, theory, layers, (t) => shown.words(t, 3)));
       },
     },
     rank: {
@@ -1567,10 +1599,10 @@ const depth = {
       },
     },
   },
-};
+});
 
-/** The same with more kinds of blocks. */
-const blocks = depth;
+const depth = inDepth(SPREAD);
+const blocks = inDepth(COSINE); // with more kinds of blocks; those with masks or norms stay far from collapse
 
 /** What stack a demo of depth or of blocks shows, in words. */
 const described = ({ tokens, layers, sigma, attention, mask, skip, place, removed }) =>
@@ -1582,13 +1614,13 @@ const described = ({ tokens, layers, sigma, attention, mask, skip, place, remove
 const ATTENTIONS = { softmax: "softmax of fresh queries and keys", dependent: "softmax of the tokens" };
 
 /** Values at some layers, in words. */
-const heard = (values, theory, layers) => [...new Set([0, 1, 2, layers])].filter((l) => l <= layers)
-  .map((l) => `Layer ${l}: ${digits(values[l])}${inTheory(theory?.[l], digits)}.`).join(" ");
+const heard = (values, theory, layers, words = digits) => [...new Set([0, 1, 2, layers])].filter((l) => l <= layers)
+  .map((l) => `Layer ${l}: ${words(values[l])}${inTheory(theory?.[l], words)}.`).join(" ");
 
 const gradients = {
   limits: () => ({}),
   columns: ["this stack", "theory"],
-  measure({ tokens, gamma, layers, sigma, seed }) {
+  measure({ tokens, gamma, layers, sigma, seed }, before) {
     const u = source(seed);
     const dim = Math.round(tokens / gamma);
     const stacks = { plain: [], removed: [] };
@@ -1604,7 +1636,11 @@ const gradients = {
       plain: gradientPrediction(tokens, dim, layers, sigma, false).slice(1),
       removed: gradientPrediction(tokens, dim, layers, sigma, true).slice(1),
     };
-    return { tokens, dim, layers, sigma, plain, removed, predicted };
+    const ratios = [[plain, predicted.plain], [removed, predicted.removed]]
+      .map(([{ first, last }, theory]) => [first.at(-1) / theory.at(-1), last / theory.at(-1)]);
+    const settings = [tokens, dim, layers, sigma].join();
+    const draws = new Map(before?.settings === settings ? before.draws : []).set(seed, ratios); // other settings start again
+    return { tokens, dim, layers, sigma, plain, removed, predicted, settings, seed, draws };
   },
   table({ layers, plain, removed, predicted }) {
     const rows = [];
@@ -1646,6 +1682,35 @@ const gradients = {
         canvas.setAttribute("aria-label",
           `Norm of the gradient in the first layer's weights against the depth, on a logarithmic scale, for ${tokens} tokens ` +
           `in dimension ${dim}: ${each.join("; ")}.`);
+      },
+    },
+    draws: {
+      title: "Norms at depth L over theory, all draws so far (log scale)",
+      legend: () => [["point", "plain"], ["square", "mean removed"], ["line", "theory"], ["dashed", "a factor of 1.5"]],
+      draw(canvas, { tokens, dim, layers, seed, draws }, colours) {
+        const all = [...draws];
+        const logs = all.flatMap(([, ratios]) => ratios.flat().map(Math.log10));
+        const [low, high] = [Math.min(-0.9, ...logs) - 0.1, Math.max(0.5, ...logs) + 0.1];
+        const count = `${all.length} ${all.length === 1 ? "draw" : "draws"}`;
+        const marks = (mark, faint) => ({
+          mark, faint, colour: mark ? "spike" : "bulk",
+          points: all.filter(([draw]) => (draw !== seed) === faint)
+            .flatMap(([, ratios]) => ratios[mark].map((t, i) => [i + (mark ? 1.1 : 0.9), Math.log10(t)])),
+        });
+        const level = (t, dashed) => ({ points: [[0.7, Math.log10(t)], [2.3, Math.log10(t)]], dashed });
+        drawLayers(canvas, {
+          from: 1, layers: 2, range: [low, high], xLabel: `${count} (T = ${tokens}, d = ${dim}, L = ${layers})`,
+          xText: (t) => (t === 1 ? "first layer" : "last layer"),
+          ys: [...(low < -2 ? [] : [5, 2].map((t) => [Math.log10(t), String(t)])), ...logTicks(low)].filter(([k]) => k < high),
+          series: [marks(0, true), marks(1, true), marks(0, false), marks(1, false)],
+          theories: [level(1), level(1.5, true), level(1 / 1.5, true)],
+        }, colours);
+        const ends = (kind, layer) => [Math.min, Math.max]
+          .map((end) => rounded(end(...all.map(([, ratios]) => ratios[kind][layer])))).join(" to ");
+        canvas.setAttribute("aria-label",
+          `Norms of the gradient over theory at depth ${layers}, on a logarithmic scale, for ${tokens} tokens in dimension ` +
+          `${dim}, over ${count}: ` +
+          [0, 1].map((kind) => `${named(kind)} ${ends(kind, 0)} in the first layer, ${ends(kind, 1)} in the last`).join("; ") + ".");
       },
     },
   },
@@ -1924,6 +1989,7 @@ function render({ model, el }) {
   let wished = {}; // what the reader or the kernel asked for, kept while another setting forbids it
   let ours = false; // our own change, not the kernel's
   let numbers = null;
+  let stale = true; // the numbers are of other settings
   let frame = 0;
 
   const current = () => Object.fromEntries(names.map((name) => [name, model.get(name)]));
@@ -1955,7 +2021,7 @@ function render({ model, el }) {
     const held = Object.keys(limits).filter((name) => input(name).disabled || wished[name] !== state[name]);
     for (const name of Object.keys(limits)) input(name).setAttribute("aria-describedby", note.id);
     write(note, held.map((name) => limits[name].reason).join(" "));
-    numbers = null;
+    stale = true;
     schedule();
   }
 
@@ -1975,7 +2041,8 @@ function render({ model, el }) {
     const colours = { ink, ...(0.3 * r + 0.6 * g + 0.1 * b > 127 ? DARK : LIGHT) };
     root.style.setProperty("--gap-bulk", colours.bulk);
     root.style.setProperty("--gap-spike", colours.spike);
-    if (!numbers) report(numbers = scene.measure(state));
+    if (stale) report(numbers = scene.measure(state, numbers));
+    stale = false;
     for (const panel of root.querySelectorAll("[data-panel]:not([hidden])")) {
       scene.panels[panel.dataset.panel].draw(panel.querySelector("canvas"), numbers, colours);
     }

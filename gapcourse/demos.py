@@ -601,14 +601,15 @@ def depth(
 
     A stack of random Markov attention with gamma entries starts from T orthonormal tokens in
     dimension d = T. Value weights have entries of variance 1/d: a layer's branch
-    :math:`A_l X_{l-1} W_l` is then of the size of its skip connection. The left plot has the mean
-    cosine between two tokens (`gapcourse.spectra.token_cosine`), the right one the stable rank of
-    :math:`X_l X_l^\top`, for l = 0, ..., L.
+    :math:`A_l X_{l-1} W_l` is then of the size of its skip connection. The left plot has 1 less the
+    mean cosine between two tokens (`gapcourse.spectra.token_cosine`), computed without subtracting
+    and drawn down to 1e-28, where rounding errors begin; the right one has the stable rank of
+    :math:`X_l X_l^\top`. Both are for l = 0, ..., L, on log scales.
 
-    Without a norm the line beside the cosines is :math:`1 - T D_l/((T-1) p_l)`, where
+    Without a norm the line on the left is :math:`T D_l/((T-1) p_l)`, where
     :math:`p = \mathbb{E}\,\mathrm{tr}\,XX^\top`, and D is p without the part that all tokens share;
-    without a skip connection this is 1 minus the square of the ratio of the two
-    `gapcourse.predictions.product_norm`, with the mean removed and without, or 0 with the mean
+    without a skip connection this is the square of the ratio of the two
+    `gapcourse.predictions.product_norm`, with the mean removed and without, or 1 with the mean
     removed. The line beside the stable ranks needs the bare stack: it is 1 plus
     `gapcourse.predictions.width_collapse`; with the mean removed it is T times
     `gapcourse.predictions.mean_removed_stable_rank`, a limit for large T, drawn down to 2.
@@ -674,10 +675,11 @@ def gradients(
     .. math:: \Bigl\|\frac{\partial X_L}{\partial W_l}\Bigr\|_F
        = \|A_L \cdots A_l X_{l-1}\|_F\,\|W_{l+1} \cdots W_L\|_F
 
-    The plot has that of the first layer's weights, l = 1, for each depth from 1 to L on a log
+    The left plot has that of the first layer's weights, l = 1, for each depth from 1 to L on a log
     scale, for plain attention and for attention with its mean removed, from the same draws. The
     lines are `gapcourse.predictions.gradient_norm`, the root of the expected square. The table has
-    the norms at depth L for the first and the last layer: theory makes no difference.
+    the norms at depth L for the first and the last layer: theory makes no difference. The right
+    plot has these over theory; earlier draws stay, faint, until another setting changes.
 
     Parameters
     ----------
@@ -839,11 +841,11 @@ def blocks(
 ) -> Demo:
     r"""Show what each part of a block does to tokens in depth, live.
 
-    As `depth`, with a choice of attention and masks, and with a norm in front of attention. Tokens
-    start orthogonal, in dimension d = T, each of mean square 1. Attention is a random Markov matrix
-    with exponential entries, or the softmax of logits of standard deviation about 1: from fresh
-    Gaussian queries and keys, or from Gaussian projections of the tokens that enter the block, each
-    divided by its root mean square.
+    As `depth`, with a choice of attention and masks, and with a norm in front of attention; the
+    left plot has the mean cosine itself, on a linear scale. Tokens start orthogonal, with d = T,
+    each of mean square 1. Attention is a random Markov matrix with exponential entries, or the
+    softmax of logits of standard deviation about 1: from fresh Gaussian queries and keys, or from
+    Gaussian projections of the tokens that enter the block, each divided by its root mean square.
 
     A causal mask shows each token itself and those before it, a window itself and 4 neighbours on
     each side; fixed attention keeps its visible raw entries. Mean removal takes away the mean over

@@ -28,6 +28,7 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 from numpy.typing import ArrayLike, NDArray
 
 from . import _checks
@@ -330,27 +331,30 @@ def _columns(ax: Axes) -> int:
 
 
 def _legend(ax: Axes, *, from_zero: bool = False, top: float | None = None) -> None:
-    """Draw the legend, every label once, in room made for it above the data (or above `top`)."""
+    """Draw the legend, every label once, below the axes, and leave the data (or `top`) some air."""
     handles, labels = ax.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if not once:
         return
-    columns = _columns(ax)
-    ax.legend(list(once.values()), list(once), loc="upper right", ncols=columns)
-    lines = len(once) + sum(text.count("\n") for text in once)
-    rows = -(-lines // columns)
-    inches = _inches(ax)[1]
-    room = min(0.05 + 0.29 * rows / inches, 0.6)
+    names = sorted(once, key=lambda name: name.startswith("theory"))  # theory last
+    below = ScaledTranslation(0, -0.52, ax.figure.dpi_scale_trans)  # of ticks and the axis' name
+    ax.legend(
+        [once[name] for name in names],
+        names,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        bbox_transform=ax.transAxes + below,
+        ncols=_columns(ax),
+    )
     low, high = ax.dataLim.y0, ax.dataLim.y1  # of everything drawn so far
     if ax.get_yscale() == "log":
         low = low if low > 0 else ax.dataLim.minposy
-        span = max(high / low, 1.1)
-        ax.set_ylim(low / span**0.06, high * span ** (0.06 + room / (1 - room)))
+        air = max(high / low, 1.1) ** 0.06
+        ax.set_ylim(low / air, high * air)
     else:
         high = high if top is None else top
-        span = (high - low) or 1.0
-        bottom = 0.0 if from_zero and low >= 0 else low - 0.06 * span
-        ax.set_ylim(bottom, high + (high - bottom) * (0.03 + room) / (1 - room))
+        air = 0.06 * ((high - low) or 1.0)
+        ax.set_ylim(0.0 if from_zero and low >= 0 else low - air, high + air)
     _fitted[ax] = ax.get_yscale(), ax.get_ylim()
 
 
@@ -360,6 +364,18 @@ def _refit(ax: Axes) -> None:
         scale, limits = _fitted[ax]
         if ax.get_yscale() != scale and ax.get_ylim() == limits:
             _legend(ax)
+
+
+def _share_legend(fig: Figure) -> None:
+    """Where all panels have the same legend, draw it once below them."""
+    legends = [legend for ax in fig.axes if ax in _fitted and (legend := ax.get_legend())]
+    names = [[text.get_text() for text in legend.get_texts()] for legend in legends]
+    if len(legends) > 1 and all(some == names[0] for some in names):
+        handles = [handle for handle in legends[0].legend_handles if handle is not None]
+        columns = min(len(handles), max(1, 80 // (6 + max(map(len, names[0])))))
+        for legend in legends:
+            legend.remove()
+        fig.legend(handles, names[0], loc="outside lower center", ncols=columns)
 
 
 def _beyond(ax: Axes, text: str, color: str, *, y: float | None = None) -> None:
@@ -932,7 +948,7 @@ def curve(
     at, y = at[order], y[order]
     _, mean = _points(ax, at, y, label, zorder=3)
     says = _spoken(label) + (f", the mean of {y.shape[1]} seeds," if y.shape[1] > 1 else "")
-    says += f" goes from {_number(mean[0])} at {at[0]:g} to {_number(mean[-1])} at {at[-1]:g}"
+    says += f" goes from {_number(mean[0])} at {at[0]:.4g} to {_number(mean[-1])} at {at[-1]:.4g}"
     if theory is not None:
         theory = theory[order]
         ax.plot(at, theory, color=THEORY, label="theory")
@@ -1013,7 +1029,7 @@ def heatmap(
     room = 72 * _inches(ax)[0] / shape[1]  # points that a cell is wide; a digit takes 0.65 of size
     size = min(9.0, room / (0.65 * max(map(len, written))))
     for (i, j), text in zip(np.ndindex(shape), written, strict=True):
-        ink = BACKGROUND if not empty[i, j] and norm(table[i, j]) > 0.5 else THEORY
+        ink = BACKGROUND if not empty[i, j] and norm(table[i, j]) > 0.57 else THEORY
         ax.text(j, i, text, ha="center", va="center", color=ink, fontsize=size)
     _label(ax, column_label, row_label)
     places = [np.unravel_index(i, table.shape) for i in (table.argmin(), table.argmax())]
@@ -1320,6 +1336,8 @@ def show(fig: Figure) -> None:
         )
     for ax in fig.axes:
         _refit(ax)
+    data = summary(fig)
+    _share_legend(fig)
     if not _in_notebook():
         plt.show()
         return
@@ -1327,11 +1345,10 @@ def show(fig: Figure) -> None:
 
     png = io.BytesIO()
     fig.savefig(png, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
-    data = {"image/png": base64.b64encode(png.getvalue()).decode("ascii"), "text/plain": alt}
-    facts = {"gapcourse": {"alt": alt, "data": summary(fig)}}
+    shown = {"image/png": base64.b64encode(png.getvalue()).decode("ascii"), "text/plain": alt}
     plt.close(fig)
     publish: Any = display
-    publish(data, metadata=facts, raw=True)
+    publish(shown, metadata={"gapcourse": {"alt": alt, "data": data}}, raw=True)
 
 
 def _in_notebook() -> bool:

@@ -93,9 +93,8 @@ def value_gradient_norm(
 
     .. math:: \|A_L \cdots A_l X_{l-1}\|_F \; \|W_{l+1} \cdots W_L\|_F,
 
-    since :math:`\mathrm{vec}\,\partial X_L = (W_{l+1}\cdots W_L)^\top \otimes (A_L\cdots A_l
-    X_{l-1})\; \mathrm{vec}\,\partial W_l`. The cost is :math:`O(L T^3)` at T = d, the memory
-    :math:`O(T^2)`.
+    since the Jacobian is :math:`(W_{l+1}\cdots W_L)^\top \otimes (A_L\cdots A_l X_{l-1})`. The cost
+    is :math:`O(L T^3)` at T = d, the memory :math:`O(T^2)`.
 
     Otherwise it is estimated: with v a standard normal Td-vector,
     :math:`\mathbb E\|J^\top v\|^2 = \|J\|_F^2`, and one backward pass gives :math:`J^\top v`. A
@@ -170,8 +169,8 @@ def value_gradient_norms(
     r"""Return the norms of the gradients in the value weights of all layers, in one sweep.
 
     As `value_gradient_norm` for l = 1, ..., L, at the cost of little more than one of them:
-    :math:`A_L\cdots A_l X_{l-1} = (A_L \cdots A_1 X_0)\, W_1 \cdots W_{l-1}` shares its first
-    factor, and a probe's backward pass meets all layers.
+    :math:`A_L\cdots A_l X_{l-1}` is :math:`A_L \cdots A_1 X_0` times :math:`W_1 \cdots W_{l-1}`, a
+    first factor that all layers share, and a probe's backward pass meets all layers.
 
     Parameters
     ----------

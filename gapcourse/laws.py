@@ -122,7 +122,7 @@ class SingularValueLaw(ABC):
 class QuarterCircle(SingularValueLaw):
     r"""Quarter-circle law: singular values of a large square matrix of independent noise.
 
-    .. math:: f(x) = \frac{1}{\pi\sigma^2}\sqrt{4\sigma^2 - x^2}, \qquad 0 \le x \le 2\sigma.
+    .. math:: f(x) = \frac{1}{\pi\sigma^2}\sqrt{4\sigma^2 - x^2}, \quad 0 \le x \le 2\sigma.
 
     It is the limit, as T grows, of :math:`\sqrt{T}` times the singular values of
     :math:`A_\perp = A - \frac1T \mathbf 1\mathbf 1^\top`, for a random Markov matrix A whose raw
@@ -234,8 +234,8 @@ class MarchenkoPastur(SingularValueLaw):
 
     .. math::
 
-        f(x) = \frac{\sqrt{(x_+^2 - x^2)(x^2 - x_-^2)}}{\pi\sigma^2 \lambda x}, \qquad
-        x_\pm = \sigma\,|1 \pm \sqrt\lambda|,
+        f(x) &= \frac{\sqrt{(x_+^2 - x^2)(x^2 - x_-^2)}}{\pi\sigma^2 \lambda x}, \\
+        x_\pm &= \sigma\,|1 \pm \sqrt\lambda|,
 
     for the ratio :math:`\lambda` of rows to columns, between the edges :math:`x_-` and
     :math:`x_+`. It is the limit law of the square roots of the eigenvalues of
@@ -389,8 +389,8 @@ class FussCatalan(SingularValueLaw):
 
     .. math::
 
-        x^2 = \frac{\sin^{n+1}((n+1)t)}{\sin t\,\sin^n(nt)}, \qquad
-        f(x) = \frac{2}{\pi x}\,\frac{\sin((n+1)t)\,\sin t}{\sin(nt)}.
+        x^2 &= \frac{\sin^{n+1}((n+1)t)}{\sin t\,\sin^n(nt)}, \\
+        f(x) &= \frac{2}{\pi x}\,\frac{\sin((n+1)t)\,\sin t}{\sin(nt)}.
 
     It is the limit law, as T grows, for the product of n independent (T, T) matrices whose entries
     are independent with mean 0 and variance 1/T. The moment of order 2k is the Fuss-Catalan number
@@ -728,8 +728,8 @@ class AttentionBulk(SingularValueLaw):
     def spike(self, theta: ArrayLike) -> float | Floats:
         r"""Return the singular value that one independent rank-one part of size theta makes.
 
-        .. math:: x(\theta) = \frac1G + c_2^2\,G + \frac{c_1^2\,G}{1 - c\,c_1^2 G^2}
-           \quad\text{at } G = 1/\theta, \text{ where } dx/dG < 0
+        .. math:: x(\theta) = \frac1G + c_2^2\,G + \frac{c_1^2\,G}{1 - c\,c_1^2 G^2} \\
+           \text{at } G = 1/\theta, \text{ where } dx/dG < 0
 
         (with the sum over the parts in the law of all degrees). There x lies outside the support:
         beyond the edge, for theta above a threshold, or in a gap (between two bands, or between an

@@ -113,7 +113,7 @@ def second_eigenvalue(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
 def spectral_gap(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     r"""Return the gap between the two largest singular values.
 
-    .. math:: s_1(A) - s_2(A) \approx \sqrt{1 + \sigma^2/T} - 2\sigma/\sqrt{T}
+    .. math:: s_1 - s_2 \approx \sqrt{1 + \sigma^2/T} - 2\sigma/\sqrt{T}
 
     Conditions: those of `second_singular_value`, and T well above sigma² (below, the second value
     passes the first in this formula, which no matrix can do).
@@ -147,7 +147,7 @@ def frobenius_norm(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
 def stable_rank(T: ArrayLike, sigma: ArrayLike) -> float | Floats:
     r"""Return the stable rank of a random Markov matrix.
 
-    .. math:: \mathrm{sr}(A) = \|A\|_F^2/\|A\|^2 \approx (1 + \sigma^2)/(1 + \sigma^2/T)
+    .. math:: \mathrm{sr}(A) = \frac{\|A\|_F^2}{\|A\|^2} \approx \frac{1 + \sigma^2}{1 + \sigma^2/T}
 
     It tends to 1 + sigma², not to 1: the collapse appears in the token covariance, not in A.
     Conditions: finite variance. Derived in chapter 03 of this course.
@@ -211,8 +211,8 @@ def spike_singular_value(theta: ArrayLike, sigma: ArrayLike) -> float | Floats:
 def heavy_tail_exponent(alpha: ArrayLike) -> float | Floats:
     r"""Return the exponent of T in the second singular value, for entries with a power tail.
 
-    .. math:: s_2 \sim T^{\,2/\alpha - 1} \quad (2 < \alpha < 4), \qquad s_2 \sim T^{-1/2} \quad
-       (\alpha \ge 4)
+    .. math:: s_2 &\sim T^{\,2/\alpha - 1} \quad (2 < \alpha < 4), \\
+       s_2 &\sim T^{-1/2} \quad (\alpha \ge 4)
 
     The largest of T² raw entries is of order :math:`T^{2/\alpha}`; divided by the row's sum, of
     order T, it passes the edge of the bulk when the fourth moment is infinite. A heuristic, derived
@@ -260,7 +260,8 @@ def walk_distance(T: ArrayLike, sigma: ArrayLike, steps: ArrayLike) -> float | F
     r"""Return how far a random walk is from its stationary law after k steps from one state.
 
     .. math:: \tfrac12 \sum_j |(A^k)_{ij} - \pi_j| \approx
-       \frac{\sigma^k\, T^{(1-k)/2}}{\sqrt{2\pi}} \qquad (k \ge 2)
+       \frac{\sigma^k\, T^{(1-k)/2}}{\sqrt{2\pi}} \\
+       (k \ge 2)
 
     To leading order the difference is row i of :math:`A_\perp^k`, whose entries are about
     independent Gaussian with squares that sum to :math:`(\sigma^2/T)^k`. Conditions: i.i.d. raw
@@ -312,7 +313,8 @@ def attention_first_singular_value(
 ) -> float | Floats:
     r"""Return the largest singular value of softmax attention at initialisation.
 
-    .. math:: s_1(A) \approx \sqrt{1 + \sigma^2/T + s^4/(2 d_k)}, \qquad \sigma^2 = e^{s^2} - 1
+    .. math:: s_1(A) &\approx \sqrt{1 + \sigma^2/T + s^4/(2 d_k)}, \\
+       \sigma^2 &= e^{s^2} - 1
 
     The last term is what the i.i.d. model lacks: a token with a long key is attended by all, so
     the columns' means scatter with the keys' norms. Conditions: queries and keys with independent
@@ -377,16 +379,16 @@ def width_collapse(
 ) -> float | Floats:
     r"""Return how far layer l is from rank collapse, for random Markov attention.
 
-    .. math:: \mathrm{sr}(X_l X_l^\top) - 1 \approx \frac{q_l}{d^{2l}}
-       \sim \bigl(1 + l(1+\gamma)\bigr)\, \sigma^{4l}\, T^{1-2l}
+    .. math:: \mathrm{sr}(X_l X_l^\top) - 1 &\approx \frac{q_l}{d^{2l}} \\
+       &\sim \bigl(1 + l(1+\gamma)\bigr)\, \sigma^{4l}\, T^{1-2l}
 
     Here :math:`q_l = \mathbb{E}\,\mathrm{tr}\,(Y_l Y_l^\top)^2` belongs to the part that is not
     common to all tokens, :math:`Y_l = A_{\perp,l} Y_{l-1} W_l`. For a Gaussian :math:`A_\perp` it
     has a closed form, at every T and d, which is returned:
 
     .. math:: \frac{q_l}{d^{2l}} = \frac{\sigma^{4l}\, T^{2-2l}}{3} \Bigl[
-       \bigl(1+\tfrac2T\bigr)^{l+1} \bigl(1+\tfrac2d\bigr)^l
-       - \bigl(1-\tfrac1T\bigr)^{l+1} \bigl(1-\tfrac1d\bigr)^l \Bigr]
+       &\bigl(1+\tfrac2T\bigr)^{l+1} \bigl(1+\tfrac2d\bigr)^l \\
+       -\,&\bigl(1-\tfrac1T\bigr)^{l+1} \bigl(1-\tfrac1d\bigr)^l \Bigr]
 
     Derived in chapter 05. Conditions: i.i.d. raw entries with a finite fourth moment,
     :math:`T \le d`. What is left out, that the rows of A are Markov and that the first singular
@@ -435,8 +437,8 @@ def attention_width_collapse(
 ) -> float | Floats:
     r"""Return how far the first layer of softmax attention is from rank collapse.
 
-    .. math:: \mathrm{sr}(X_1 X_1^\top) - 1 \sim \frac{(2+\gamma)\,k_2^2 + k_4}{T}, \qquad
-       k_2 = e^{s^2} - 1, \quad k_4 = c\,s^4, \quad c = T/d_k
+    .. math:: \mathrm{sr}(X_1 X_1^\top) - 1 &\sim \frac{(2+\gamma)\,k_2^2 + k_4}{T}, \\
+       k_2 = e^{s^2} - 1, \quad k_4 &= c\,s^4, \quad c = T/d_k
 
     The fourth cumulant :math:`k_4` is that of `gapcourse.laws.AttentionBulk`: a small head makes
     the collapse weaker than the i.i.d. model has it, which is the limit of large :math:`d_k`.
@@ -468,8 +470,8 @@ def attention_width_collapse(
 def mean_removed_stable_rank(layer: ArrayLike, gamma: ArrayLike) -> float | Floats:
     r"""Return the limit of sr/T at layer l, for random Markov attention with its mean removed.
 
-    .. math:: \frac{\mathrm{sr}(X_l X_l^\top)}{T} \to \frac{1 + l(1+\gamma)}{x_*^2}, \qquad
-       x_* = \min_{z>0} \frac{(1+z)^{l+1} (1+\gamma z)^l}{z}
+    .. math:: \frac{\mathrm{sr}(X_l X_l^\top)}{T} &\to \frac{1 + l(1+\gamma)}{x_*^2}, \\
+       x_* &= \min_{z>0} \frac{(1+z)^{l+1} (1+\gamma z)^l}{z}
 
     The numerator is the second moment, :math:`x_*` the edge, of the law of
     :math:`X_l X_l^\top` at mean 1, whose S-transform is :math:`1/((1+z)^l (1+\gamma z)^l)`. At
@@ -503,9 +505,9 @@ def attention_mean_removed_stable_rank(
 ) -> float | Floats:
     r"""Return the limit of sr/T after one layer of softmax attention with its mean removed.
 
-    .. math:: \frac{\mathrm{sr}(X_1 X_1^\top)}{T} \to \kappa \Big/
-       \Bigl(\min_w \frac{(1+z)^2 (1+\gamma z)}{w^2}\Bigr)^2, \qquad
-       z = \frac{c_2^2 w^2}{k_2} + \frac{c_1^2 w^2}{k_2 - c\,c_1^2 w^2}
+    .. math:: \frac{\mathrm{sr}(X_1 X_1^\top)}{T} &\to \frac{\kappa}{x_*^2}, \\
+       x_* &= \min_w \frac{(1+z)^2 (1+\gamma z)}{w^2}, \\
+       z &= \frac{c_2^2 w^2}{k_2} + \frac{c_1^2 w^2}{k_2 - c\,c_1^2 w^2}
 
     with the :math:`c_1, c_2, k_2` of `gapcourse.laws.AttentionBulk.softmax` and :math:`\kappa`
     that of `token_spread`. For large heads (small c) it tends to `mean_removed_stable_rank` at
@@ -544,7 +546,8 @@ def token_spread(gamma: ArrayLike, ratio: ArrayLike, logit_std: ArrayLike) -> fl
     r"""Return how unevenly directions are filled after one layer with its mean removed.
 
     .. math:: \kappa = \frac{T\,\mathrm{tr}\,(X_1X_1^\top)^2}{(\mathrm{tr}\,X_1X_1^\top)^2}
-       \to 2 + \gamma + \frac{k_4}{k_2^2}, \qquad k_2 = e^{s^2} - 1, \quad k_4 = c\,s^4
+       &\to 2 + \gamma + \frac{k_4}{k_2^2}, \\
+       k_2 &= e^{s^2} - 1, \quad k_4 = c\,s^4
 
     It is 1 for isometric tokens, and grows with depth. Conditions: softmax attention, independent
     normal queries and keys. Derived in this course.
@@ -572,8 +575,8 @@ def second_layer_logit_variance(
 ) -> float | Floats:
     r"""Return the variance of the second layer's logits within a row, which is what softmax sees.
 
-    .. math:: \frac{s^2 \sigma_1^4}{\gamma^2} \text{ with the mean removed}, \qquad
-       \frac{s^2 \sigma_1^2 (1 + \sigma_1^2)}{\gamma^2} \text{ without}, \qquad
+    .. math:: &\frac{s^2 \sigma_1^4}{\gamma^2} \text{ with the mean removed}, \\
+       &\frac{s^2 \sigma_1^2 (1 + \sigma_1^2)}{\gamma^2} \text{ without}, \quad
        \sigma_1^2 = e^{s^2} - 1
 
     With the mean removed in layer 1 the squared length of a token is :math:`\sigma_1^2/\gamma`, and
@@ -608,8 +611,8 @@ def second_layer_logit_variance(
 def second_layer_outlier(gamma: ArrayLike, logit_std: ArrayLike) -> float | Floats:
     r"""Return the singular value of layer 2 that is left when 1/T is subtracted from its rows.
 
-    .. math:: s_1(A_{2,\perp}) \approx \sqrt{\exp(s^2\sigma_1^2/\gamma^2) - 1}, \qquad
-       \sigma_1^2 = e^{s^2} - 1
+    .. math:: s_1(A_{2,\perp}) &\approx \sqrt{\exp(s^2\sigma_1^2/\gamma^2) - 1}, \\
+       \sigma_1^2 &= e^{s^2} - 1
 
     In a plain stack the tokens of layer 1 share a vector, so the logits of layer 2 share a pattern
     of columns and :math:`A_2 \approx \mathbf 1 p^\top` plus noise: the outlier does not fall with
@@ -634,9 +637,9 @@ def second_layer_outlier(gamma: ArrayLike, logit_std: ArrayLike) -> float | Floa
 def second_layer_edge(gamma: ArrayLike, ratio: ArrayLike, logit_std: ArrayLike) -> float | Floats:
     r"""Return the edge of layer 2's bulk, means removed in both layers: sqrt(T) times s_2.
 
-    .. math:: x = \min_z \frac{1 + z + c_2^2 w^2}{w}, \qquad
-       w^2 = \frac{z\,S_Y(z)^2}{(1+cz)\,v}, \quad S_Y(z) = \frac{S_{A_1}(z)}{1+\gamma z}, \quad
-       c_2^2 = e^v - 1 - v
+    .. math:: x &= \min_z \frac{1 + z + c_2^2 w^2}{w}, \quad c_2^2 = e^v - 1 - v, \\
+       w^2 &= \frac{z\,S_Y(z)^2}{(1+cz)\,v}, \\
+       S_Y(z) &= \frac{S_{A_1}(z)}{1+\gamma z}
 
     Here v is `second_layer_logit_variance`, and :math:`S_{A_1}` the S-transform of layer 1's law
     (`gapcourse.laws.AttentionBulk.softmax`, of squared singular values, at mean 1). The tokens of
@@ -672,8 +675,8 @@ def second_layer_edge(gamma: ArrayLike, ratio: ArrayLike, logit_std: ArrayLike) 
 def gaussian_token_edge(gamma: ArrayLike, ratio: ArrayLike, logit_std: ArrayLike) -> float | Floats:
     r"""Return the edge of softmax attention's bulk for Gaussian tokens: sqrt(T) times s_2.
 
-    .. math:: x = \min_z \frac{1 + z + c_2^2 w^2}{w}, \qquad
-       w^2 = \frac{z}{(1+cz)(1+\gamma z)^2\,c_1^2}
+    .. math:: x &= \min_z \frac{1 + z + c_2^2 w^2}{w}, \\
+       w^2 &= \frac{z}{(1+cz)(1+\gamma z)^2\,c_1^2}
 
     with the :math:`c_1, c_2` of `gapcourse.laws.AttentionBulk.softmax`, to whose edge it falls as
     gamma goes to 0: the tokens are then orthogonal. Conditions: tokens with independent normal
@@ -707,7 +710,7 @@ def energy_step(
 ) -> float | Floats:
     r"""Return the mean squared length of a token one layer on, with the mean removed.
 
-    .. math:: \rho' = \bigl(\kappa v + e^v - 1 - v\bigr)\,\frac{\rho}{\gamma}, \qquad v = s^2\rho^2
+    .. math:: \rho' = \bigl(\kappa v + e^v - 1 - v\bigr)\,\rho/\gamma, \quad v = s^2\rho^2
 
     v is the variance of the logits that this layer makes of the tokens. From isometric tokens
     (:math:`\rho = \kappa = 1`) it gives :math:`\rho_1 = \sigma_1^2/\gamma`, then with
@@ -760,15 +763,15 @@ def product_norm(
     It is :math:`(\mathbb{E}\|A_L\cdots A_1\|_F^2)^{1/2} = \sqrt{p_L}`, from the recursion for p and
     :math:`u = \mathbb{E}\,|e^\top A_L \cdots A_1|^2` from the right,
 
-    .. math:: (p, u) \mapsto \bigl(u + v(p-u),\; u + \tfrac1T v(p-u)\bigr), \qquad
-       p_0 = T,\; u_0 = 1, \quad
-       v = \frac{T^2\,\mathrm{Var}A_{ij}}{T-1} = \frac{\sigma^2}{T+\sigma^2}
+    .. math:: (p, u) &\mapsto \bigl(u + v(p-u),\; u + \tfrac1T v(p-u)\bigr), \\
+       p_0 &= T,\quad u_0 = 1, \\
+       v &= \frac{T^2\,\mathrm{Var}A_{ij}}{T-1} = \frac{\sigma^2}{T+\sigma^2}
 
     and without the first u of each for :math:`A_\perp`. With :math:`r = (1 - \frac1T) v` it solves
     to
 
-    .. math:: p_L = 1 + r\,\frac{1-r^L}{1-r} + (T-1)\,r^L \quad\text{(plain)}, \qquad
-       p_L = T r^L \quad\text{(mean removed)}.
+    .. math:: \text{plain: } p_L &= 1 + r\,\frac{1-r^L}{1-r} + (T-1)\,r^L, \\
+       A_\perp\text{: } p_L &= T r^L.
 
     The recursion is exact for independent rows of exchangeable entries, and v for gamma entries
     (Dirichlet rows); for others v is right up to a relative O(1/T). Derived in this course.
@@ -810,8 +813,8 @@ def gradient_norm(
 ) -> float | Floats:
     r"""Return the norm of the gradient of a stack of depth L with fixed random Markov attention.
 
-    .. math:: \Bigl(\mathbb{E}\,\Bigl\|\frac{\partial X_L}{\partial W_l}\Bigr\|_F^2\Bigr)^{1/2}
-       = d^{L/2}\,\bigl(\mathbb{E}\,\|A_L\cdots A_1\|_F^2\bigr)^{1/2}
+    .. math:: &\Bigl(\mathbb{E}\,\Bigl\|\frac{\partial X_L}{\partial W_l}\Bigr\|_F^2\Bigr)^{1/2} \\
+       &\quad = d^{L/2}\,\bigl(\mathbb{E}\,\|A_L\cdots A_1\|_F^2\bigr)^{1/2}
 
     the same for every layer l, with the product's norm from `product_norm`, and as exact as that
     is. Conditions: attention that does not depend on the tokens. Derived in this course from the

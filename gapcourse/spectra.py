@@ -204,8 +204,8 @@ def collapse_residual(X: Array) -> Array:
 def composite_residual(X: Array) -> Array:
     r"""Return how far the tokens are from being all equal, in the composite norm.
 
-    .. math:: \sqrt{\|R\|_1 \, \|R\|_\infty}, \qquad R = X - \mathbf 1 x^\top,
-       \qquad x = \tfrac1T X^\top \mathbf 1,
+    .. math:: &\sqrt{\|R\|_1 \, \|R\|_\infty}, \\
+       &R = X - \mathbf 1 x^\top, \quad x = \tfrac1T X^\top \mathbf 1,
 
     with the largest absolute column sum :math:`\|R\|_1` and row sum :math:`\|R\|_\infty`. Here x is
     the mean token, so that :math:`\mathbf 1 x^\top` is the nearest matrix of equal rows in the

@@ -134,6 +134,23 @@ def test_keys_are_alike_and_unique():
     assert all(re.fullmatch(r"[a-z]+\d{4}[a-z]+", key) for key in KEYS)
 
 
+UNLINKED = {  # no lasting address that we know
+    *("bai2008large", "frobenius1912matrizen", "roy2007effective"),
+}
+
+
+def test_a_source_can_be_opened():
+    entries = re.findall(r"^@\w+\{([^,]+),(.*?)^\}", BIBLIOGRAPHY, re.MULTILINE | re.DOTALL)
+    place = re.compile(
+        r"^  (?:doi +=\s\{10\.\d+/\S+\}|eprint +=\s\{(?:[a-z-]+/\d{7}|\d{4}\.\d{4,5})\}"
+        r"|url +=\s\{https://\S+\}),$",
+        re.MULTILINE,
+    )
+    assert len(entries) == len(KEYS)
+    assert {key for key, fields in entries if not place.search(fields)} == UNLINKED
+    assert "arXiv" not in BIBLIOGRAPHY, "its number belongs in `eprint`, which becomes a link"
+
+
 def test_a_cited_key_exists():
     texts = [source(path) for path in (*PAGES, *NOTEBOOKS)]
     texts += [CLAIMS.read_text(encoding="utf-8")] if CLAIMS.is_file() else []

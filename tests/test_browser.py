@@ -216,6 +216,8 @@ class Visit:
     silent: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    unlinked: int = 0
+    cut: list[str] = field(default_factory=list)
 
 
 def open_page(page, base: str, path: str) -> Visit:
@@ -247,6 +249,7 @@ def open_page(page, base: str, path: str) -> Visit:
         visit.demo = True
     found = page.evaluate("""() => {
         const all = (css) => [...document.querySelectorAll(css)];
+        all("article details").forEach((fold) => { fold.open = true; });
         return {
             formulas: all("main .math").length,
             typeset: all("main .math").filter((m) => m.querySelector("mjx-container")).length,
@@ -258,6 +261,9 @@ def open_page(page, base: str, path: str) -> Visit:
             silent: all("article img").filter((i) => !i.alt.trim()).map((i) => i.src),
             links: all("article a[href]").map((a) => a.href),
             ids: all("[id]").map((e) => e.id),
+            unlinked: all("article figure img").filter((i) => i.parentElement.href !== i.src).length,
+            cut: all("article mjx-container[display=true]")
+                .filter((m) => m.scrollWidth > m.clientWidth + 2).map((m) => m.textContent),
         };
     }""")
     for name, value in found.items():
@@ -321,6 +327,18 @@ def test_mathematics_is_typeset(visits):
     )
     assert not wrong, wrong
     assert visits[DEMO].typeset > 0
+
+
+def test_displayed_formulas_fit_a_phone(visits):
+    """Folds are open. Not those of the API page: docstrings are written for an editor."""
+    api = "pages/api.html"
+    wrong = problems(visits, cut=lambda path, v: v.cut if path != api else [])
+    assert not wrong, wrong
+
+
+def test_figures_open_alone_when_pressed(visits):
+    wrong = problems(visits, without_link=lambda _, v: v.unlinked)
+    assert not wrong, wrong
 
 
 def test_pictures_have_words(visits):
@@ -728,7 +746,7 @@ NEW_NUMBERS = {
         ("r3", "{} after layer 3"),
         ("p3", "theory {}"),
     ],
-    "depth": [("c", "cosine of two tokens is {}"), ("r", "stable rank {}"), ("pr", "theory {}")],
+    "depth": [("c", "minus the cosine of two tokens is {}"), ("pc", "theory {}"), ("r", "rank {}")],
     "gradients": [("p", "has norm {}"), ("pp", "theory {}"), ("m", "removed {}"), ("pm", "{}")],
     "removal": [
         ("p1", "layer 1 is {}"),
@@ -760,10 +778,44 @@ def test_numbers_of_the_table_are_spoken(scene, name):
     for cell, words in NEW_NUMBERS[name]:
         number = seen[cell] if name != "attention" else f"{float(seen[cell]):.3f}"
         assert words.format(number) in seen["spoken"]
-        if name not in ("depth", "blocks") and cell not in ("psix", "psteps"):
-            assert number in seen["labels"][0]
-        if name in ("depth", "blocks"):
-            assert f"{float(number):.3f}" in seen["labels"][["c", "r", "pr"].index(cell) > 0]
+        if name == "blocks":
+            number = f"{float(number):.3f}"
+        if cell not in ("psix", "psteps"):
+            assert number in seen["labels"][name in ("depth", "blocks") and "r" in cell]
+
+
+@pytest.mark.parametrize("scene", [1280], indirect=True)
+def test_spreads_below_rounding_errors_are_left_out(scene):
+    page = scene("depth")
+    page.evaluate("model.set('sigma', 0.1)")
+    page.evaluate("model.set('layers', 12)")
+    seen = shown(page)
+    assert seen["c"] == seen["pc"] == "below 10⁻²⁸"
+    assert "Layer 12: below 10⁻²⁸, theory below 10⁻²⁸." in seen["labels"][0]
+
+
+@pytest.mark.parametrize("scene", [1280], indirect=True)
+def test_earlier_draws_of_gradients_stay_until_a_setting_changes(scene):
+    page = scene("gradients")
+    page.evaluate("model.set('tokens', 10)")
+    first = shown(page)
+    assert "over 1 draw:" in first["labels"][1]
+    ratio = float(first["m"]) / float(first["pm"])
+    page.locator("[name=draw]").focus()
+    for _ in range(3):  # a key held down
+        page.keyboard.down("Enter")
+        shown(page)
+    page.keyboard.up("Enter")
+    label = shown(page)["labels"][1]
+    ends = re.search(r"mean removed ([\d.]+) to ([\d.]+) in the first", label)
+    low, high = map(float, ends.groups())
+    assert "over 4 draws:" in label
+    assert low < high
+    assert low - 0.01 < ratio < high + 0.01
+    page.evaluate("model.set('seed', model.get('seed') - 1)")  # one that is there already
+    assert "over 4 draws:" in shown(page)["labels"][1]
+    page.evaluate("model.set('sigma', 0.9)")
+    assert "over 1 draw:" in shown(page)["labels"][1]
 
 
 @pytest.mark.parametrize("scene", [1280], indirect=True)
@@ -1425,12 +1477,12 @@ def test_stable_rank_of_identity_attention_is_that_of_marchenko_pastur(blank):
 @pytest.mark.parametrize("sigma", [0.1, 1.0, 2.0])
 @pytest.mark.parametrize("tokens", [2, 60])
 def test_cosines_are_those_of_the_package(blank, tokens, sigma):
-    layers = np.arange(1, 7)
-    found = called(blank, "cosinePrediction", tokens, 6, sigma, False, False, 1)
+    layers = np.arange(1, 13)
+    found = called(blank, "spreadPrediction", tokens, 12, sigma, False, False, 1)
     kept, gone = (predictions.product_norm(tokens, layers, sigma, r) for r in (False, True))
-    np.testing.assert_allclose(found, [0, *(1 - (gone / kept) ** 2)], atol=1e-12)
-    found = called(blank, "cosinePrediction", tokens, 6, sigma, True, False, 1)
-    np.testing.assert_allclose(found, np.zeros(7), atol=1e-12)
+    np.testing.assert_allclose(found, [1, *(gone / kept) ** 2], rtol=1e-11)
+    found = called(blank, "spreadPrediction", tokens, 12, sigma, True, False, 1)
+    np.testing.assert_allclose(found, np.ones(13), rtol=1e-12)
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -1443,12 +1495,12 @@ def test_cosines_with_a_skip_connection_are_those_of_the_expected_covariance(
     row = v / tokens * (np.eye(tokens) - 1 / tokens)  # covariance of a Dirichlet row
     mean = np.full((tokens, tokens), 0 if removed else 1 / tokens)
     covariance = np.eye(tokens)
-    found = called(blank, "cosinePrediction", tokens, 6, sigma, removed, True, branch)
-    for cosine in found:
+    found = called(blank, "spreadPrediction", tokens, 6, sigma, removed, True, branch)
+    for spread in found:
         total, trace = covariance.sum(), np.trace(covariance)
-        assert cosine == pytest.approx((total - trace) / (tokens - 1) / trace, abs=1e-12)
-        spread = np.trace(row @ covariance) * np.eye(tokens)
-        covariance = covariance + branch * (mean @ covariance @ mean + spread)
+        assert 1 - spread == pytest.approx((total - trace) / (tokens - 1) / trace, abs=1e-12)
+        noise = np.trace(row @ covariance) * np.eye(tokens)
+        covariance = covariance + branch * (mean @ covariance @ mean + noise)
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -1504,6 +1556,16 @@ def test_masked_attention_is_that_of_the_package(blank, mask, removed):
     if removed:
         expected = attentions.remove_mean(expected, visible)
     np.testing.assert_allclose(found, expected, atol=1e-15)
+
+
+def test_tokens_that_are_nearly_equal_keep_the_digits_of_their_spread(blank):
+    rng = np.random.default_rng(24)
+    shared, rest = rng.normal(size=40), rng.normal(size=(25, 40))
+    X = shared + 1e-9 * rest  # 1 - cosine is about 1e-18
+    Y = (X - shared) - np.outer((X - shared) @ shared, shared) / (shared @ shared)
+    expected = np.sum((Y - Y.mean(axis=0)) ** 2) / 24 / (shared @ shared)
+    found = called_with_arrays(blank, "tokenSpread", X, 25, 40)
+    assert found == pytest.approx(expected, rel=1e-5, abs=0)
 
 
 def test_a_token_of_zeros_has_no_cosine(blank):
@@ -1659,10 +1721,10 @@ def test_collapse_follows_the_theory(blank, settings, low, high):
 @pytest.mark.parametrize(("skip", "removed"), [("none", False), ("plain", False), ("plain", True)])
 def test_depth_follows_the_theory(blank, skip, removed):
     settings = {"layers": 4, "skip": skip, "mean_removal": removed}
-    seen = over_seeds(blank, "depth", 30, "cosines expected ranks", **settings)
-    mean, error = (f(seen["cosines"], axis=0) for f in (np.mean, np.std))
+    seen = over_seeds(blank, "depth", 30, "apart expected ranks", **settings)
+    mean, error = (f(1 - seen["apart"], axis=0) for f in (np.mean, np.std))
     # The mean of ratios lies up to a tenth below the ratio of means, which theory has.
-    expected = seen["expected"][0]
+    expected = 1 - seen["expected"][0]
     assert np.all(
         np.abs(mean - expected) < 4 * error / math.sqrt(30) + 0.1 * np.abs(expected) + 1e-9
     )
@@ -1730,6 +1792,8 @@ def test_blocks_without_extras_are_depth(blank):
         depth, cells = measured(blank, "depth", **BARE["depth"] | change)
         blocks, others = measured(blank, "blocks", **BARE["blocks"] | change)
         assert depth == blocks
+        for name in ("c1", "pc1", "c", "pc"):  # 1 - cosine, or the cosine
+            assert (cells.pop(name) == "–") == (others.pop(name) == "–")
         assert cells == others
 
 
@@ -1755,7 +1819,8 @@ def test_blocks_without_extras_are_depth(blank):
 )
 def test_blocks_are_stacks_of_the_package(blank, settings, stack):
     """Mean cosines and stable ranks of both, over seeds of their own."""
-    seen = over_seeds(blank, "blocks", 60, "cosines ranks", tokens=20, layers=3, **settings)
+    seen = over_seeds(blank, "blocks", 60, "apart ranks", tokens=20, layers=3, **settings)
+    seen["cosines"] = 1 - seen.pop("apart")
     fixed = {"entries": "gamma", "sigma": 1.0} if "attention" not in stack else {}
     found = {"cosines": [], "ranks": []}
     for seed in range(60):

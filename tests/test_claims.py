@@ -48,6 +48,27 @@ def test_fields(claim):
     assert reason.strip(), "say what came out, how it deviates, or why it is not tested"
 
 
+NAMES = (
+    *("Catalan", "Dobrushin", "Frobenius", "Fuss", "Gaussian", "Kronecker", "Marchenko", "Markov"),
+    *("Pastur", "Perron", "Xavier", "LayerNorm", "MLP", "ReLU"),
+)
+
+
+@each_claim
+def test_a_title_is_a_heading_with_its_names_written_right(claim):
+    title = claim["title"]
+    assert title[0].isupper()
+    assert not title.endswith(".")
+    written = {name.lower(): name for name in NAMES} | {"iid": "i.i.d.", "lognormal": "log-normal"}
+    wrong = [w for w in re.findall(r"\w+", title) if written.get(w.lower(), w) != w]
+    assert not wrong, f"{wrong} in {title}"
+
+
+def test_titles_are_unique():
+    titles = [claim["title"] for claim in CLAIMS]
+    assert len(set(titles)) == len(titles)
+
+
 @each_claim
 def test_named_things_exist(claim):
     assert claim["test"] == f"tests/test_claims.py::test_claim[{claim['id']}]"

@@ -119,7 +119,7 @@ def test_a_density_infinite_at_zero_leaves_by_the_top(ax, law):
     assert np.isinf(y[0])
     assert y[1] > ax.get_ylim()[1]
     assert 0 < theory.get_xdata()[1] < 1e-5 * law.edge
-    assert 1.25 * tallest < ax.get_ylim()[1] < 2.5 * tallest  # the legend needs room
+    assert tallest < ax.get_ylim()[1] < 1.4 * tallest
     assert np.isfinite(ax.dataLim.get_points()).all()
     assert "its density leaves the panel at the top" in figures.alt_text(ax.figure)
     ax.figure.canvas.draw()
@@ -218,7 +218,7 @@ def test_eigenvalue_cloud(ax):
 def test_ordered(ax):
     figures.ordered(ax, [0.1, 1.0, 0.05], [1.0, 0.12, 0.06], prediction=0.7)
     assert numbers(figures.alt_text(ax.figure)) == [3, 1, 0.1, 0.05, 1, 0.12, 0.7]
-    assert labels(ax) == ["measured", "theory", "your prediction"]
+    assert labels(ax) == ["measured", "your prediction", "theory"]
 
 
 def test_curve(ax):
@@ -227,13 +227,13 @@ def test_curve(ax):
         "Stretch goes from 1.50 at 2 to 1.10 at 5; theory goes from 1.40 to 1.05; "
         "the limit is 1.00."
     )
-    assert labels(ax) == ["stretch", "theory", "limit"]
+    assert labels(ax) == ["stretch", "limit", "theory"]
 
 
 def test_curves_on_the_same_axes(ax):
     figures.curve(ax, [1, 2], [1.0, -2.0], [1.1, -2.1], label="first")
     figures.curve(ax, [1, 2], [3.0, 40.0], [3.0, 40.0], label="second", level=5, level_label="top")
-    assert labels(ax) == ["first", "theory", "second", "top"]
+    assert labels(ax) == ["first", "second", "top", "theory"]
     assert numbers(figures.alt_text(ax.figure)) == [
         *(1, 1, -2, 2, 1.1, -2.1),
         *(3, 1, 40, 2, 3, 40, 5),
@@ -272,9 +272,7 @@ def test_curve_on_a_log_axis_keeps_every_series_in_view(ax, monkeypatch, when):
     figures.show(ax.figure)
     bottom, top = ax.get_ylim()
     assert 1e-12 < bottom < 1e-10
-    assert 0.5 < top < 1e4
-    room = (math.log(top / 0.5)) / math.log(top / bottom)
-    assert 0.15 < room < 0.5  # for the legend
+    assert 0.5 < top < 10
 
 
 def test_curve_sorts_its_points_and_its_theory(ax):
@@ -356,6 +354,29 @@ def test_heatmap_leaves_a_masked_cell_empty(ax):
     said = figures.alt_text(ax.figure)
     assert "from 1.00 (row 2, column 1) to 4.00 (row 1, column 1)" in said
     assert "row by row: 4.00, empty, 1.00, 2.00" in said
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_panels_with_the_same_legend_share_one(monkeypatch, same):
+    monkeypatch.setattr(figures.plt, "show", lambda: None)
+    fig, axes = figures.panels(2)
+    for i, ax in enumerate(axes):
+        figures.curve(ax, [1, 2], [1.0, 2.0], [1.0, 2.0], label="walk" if same or i else "run")
+    figures.show(fig)
+    assert [ax.get_legend() is None for ax in axes] == [same, same]
+    assert [[t.get_text() for t in box.get_texts()] for box in fig.legends] == (
+        [["walk", "theory"]] if same else []
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_legends_lie_below_the_data_and_the_name_of_the_axis(n):
+    fig, axes = figures.panels(n)
+    figures.curve(axes[0], [1, 2], [1.0, 2.0], [1.0, 2.0], label="walk")
+    fig.canvas.draw()
+    box = axes[0].get_legend().get_window_extent()
+    assert box.y1 < axes[0].xaxis.label.get_window_extent().y0 + 3
+    assert box.y0 >= 0
 
 
 def test_matrix_that_is_not_positive_or_zero():

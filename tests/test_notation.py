@@ -18,9 +18,12 @@ PAGE = (ROOT / "pages/notation.md").read_text(encoding="utf-8")
 CHAPTERS = sorted((ROOT / "chapters").rglob("[a-z0-9]*.ipynb"))
 
 
+HEAD = "| symbol | paper | Python | meaning |\n| --- | --- | --- | --- |\n"
+
+
 def rows():
-    """Return the cells of the table: symbol, paper, Python, meaning."""
-    lines = [line for line in PAGE.splitlines() if line.startswith("|")][2:]
+    """Return the cells of the tables: symbol, paper, Python, meaning."""
+    lines = [line for line in PAGE.replace(HEAD, "").splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
@@ -56,8 +59,9 @@ def package():
 NAMES, ARGUMENTS = package()
 
 
-def test_the_table_can_be_read():
+def test_the_tables_can_be_read():
     assert len(rows()) >= 10
+    assert PAGE.count(HEAD) == PAGE.count("\n## ") - 1  # one table a heading, but for the others
     assert all(len(row) == 4 and all(row) for row in rows())
 
 

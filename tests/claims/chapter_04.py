@@ -100,10 +100,13 @@ def extrapolated(
     predict: Callable[[int], float],
     step: float = 0.1,
     rank: float = 0.0,
+    part: float = 0.5,
 ) -> Curve:
     """Compare 2 y(2T) - y(T) with that of the prediction, which may depend on T.
 
-    rank: what one rank is worth at the larger size, relative.
+    rank: what one rank is worth at the larger size, relative; part: of the last step, as bias. A
+    deviation that falls like T^-p leaves (2 - 2^p)/(2^p - 1) steps: half for p above 0.74, one for
+    p above 0.58.
     """
     (small, few), (large, many) = samples.items()
     assert large == 2 * small
@@ -114,7 +117,7 @@ def extrapolated(
         np.array([2 * b - a]),
         np.array([np.hypot(2 * db, da) / abs(2 * b - a)]),
         lambda T: np.array([2 * predict(large) - predict(small)]),
-        bias=np.array([abs(b - a) / 2 / abs(2 * b - a) + rank]),
+        bias=np.array([part * abs(b - a) / abs(2 * b - a) + rank]),
         step=step,
     )
 
@@ -675,13 +678,16 @@ def _() -> list[Check]:
 
     The largest entry of the centred matrix carries the excess: it acts as a spike of that size.
     Bias of that formula: its spread over the draws over sqrt(pi), since two spikes may compete.
-    The bulk is where the law has it: quantiles, extrapolated.
+    The bulk is where the law has it: quantiles, extrapolated. Entries scatter widely at s = 1, and
+    quantiles come like T^-p, p = 0.6 to 0.7 (T = 75 to 600, 1600 to 90 heads: the lower quartile is
+    27, 18, 11.5 and 7.1 % below): the whole of the last step is the bias. Correlations by Fisher's
+    z: 1.80 +- 0.18 over six blocks of 100 heads (tails are heavy); 0.8 is four of these down.
     """
     law = AttentionBulk.softmax(1.0, 1.0)
     top: dict[int, np.ndarray] = {}
     spikes: dict[int, np.ndarray] = {}
     bulks: dict[int, np.ndarray] = {}
-    for T, n in {150: 200, 300: 100, 600: 50}.items():
+    for T, n in {150: 200, 300: 100, 600: 70}.items():
         found, values = [], []
         for A in heads(T, T, n, s=1.0):
             B = attention.remove_mean(A)
@@ -714,9 +720,9 @@ def _() -> list[Check]:
             lambda T: [law.spike(theta).mean() for theta in spikes.values()],
             bias=spread / math.sqrt(math.pi),
         ),
-        Sign("correlation above 0.8 at T = 300", related, (len(top[300]) - 3) ** -0.5),
+        Sign("correlation above 0.8 at T = 300", related),
         *(
-            extrapolated(f"quantile {q}", quantile(pair, q), lambda T, q=q: law.ppf(q))
+            extrapolated(f"quantile {q}", quantile(pair, q), lambda T, q=q: law.ppf(q), part=1.0)
             for q in (0.25, 0.5, 0.75)
         ),
     ]

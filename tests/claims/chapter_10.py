@@ -3,8 +3,9 @@
 Mean squares are exact for exponential raw entries (Dirichlet rows): no bias. A mean of logarithms
 is off by half of the relative variance of what is averaged: u + eta g |u| with a Gaussian vector g
 of mean square 1 has a squared length with the relative variance 2 eta^2 (2 + eta^2)/(d
-(1+eta^2)^2), at most 1.5/d at eta = 1, so eta^2/d a layer is allowed. Late layers of causal stacks
-are ruled by their slowest mode.
+(1+eta^2)^2), 1.5/d at eta = 1: half of it a layer is a correction, and half of that the bias. Late
+layers of causal stacks are ruled by their slowest mode. The numbers in signs lie between what the
+claim says and what would contradict it.
 """
 
 import functools
@@ -84,10 +85,10 @@ def trace(*args, **options) -> list[np.ndarray]:
 def _() -> list[Check]:
     """Exact in the mean: XX' one layer on, T = 6, three masks; energies after layers, T = 32.
 
-    Causal: token 2 by A_22, exactly; the slowest mode 1/3 in the mean, by the recursion (next
-    modes: 1/6, to the power of the layers); typical factor e^-2: mean of logarithms, layers 30 to
-    60, where the next mode is e^-30 below. Softmax: 1/4, by sign. Window: 1 - lambda, to
-    w/T relative, twice that allowed.
+    Causal: token 2 by A_22, exactly; the slowest mode 1/3 in the mean, by the recursion (the next,
+    1/6, is 2^-23 T^2 below at most: 5e-4); typical factor e^-2: mean of logarithms, layers 30 to
+    60, where the next mode is e^-30 below: no bias. Softmax: 1/4, by sign. Window: 1 - lambda, to
+    w/T relative: where the walk turns back is known to half a step of size w at each end.
     """
     checks: list[Check] = []
     X = generator("masked").standard_normal((6, 8)) + 1
@@ -154,7 +155,7 @@ def _() -> list[Check]:
             np.array([b / a for a, b in late]),
             np.zeros(3),
             lambda T: np.full(len(T), 1 / 3),
-            bias=np.full(3, 0.01),
+            bias=np.full(3, 5e-4),
             exponent=0.0,
             exponent_step=0.2,
         )
@@ -175,7 +176,7 @@ def _() -> list[Check]:
             mean * ONE,
             error / mean * ONE,
             lambda _: 2 * ONE,
-            bias=0.02 * ONE,
+            bias=0 * ONE,
             step=0.2,
         )
     )
@@ -207,7 +208,7 @@ def _() -> list[Check]:
             1 - np.array(slow),
             np.zeros(3),
             lambda T: math.pi**2 * w * (w - 1) / (6 * T**2),
-            bias=2 * w / sizes,
+            bias=w / sizes,
             exponent=-2.0,
             exponent_step=0.2,
             step=0.15,
@@ -231,10 +232,12 @@ def _() -> list[Check]:
 def _() -> list[Check]:
     """Exact: the diagonal, corners of products, the mean count of eigenvalues above x.
 
-    "T" is 1/x for the counts and the rank k for singular values. Noise alone, A - M, against (7):
-    one rank, 1/(2k) of a value that falls like k^(-1/2), 1/k allowed, and 3 % for the grid and the
-    imaginary part. What the running mean adds, and the power of k, by sign. Width: sr - 1 does not
-    fall, by sign.
+    "T" is 1/x for the counts and the rank k for singular values. Noise alone, A - M, against (7).
+    The solver: the imaginary part 1e-4 x and 160 points leave 0.1 % of what a tenth of both, with
+    1280 points, gives (0.003 x made 2 %). Rows that sum to 0 and fourth moments, which (7) leaves
+    out, make a multiple of 1/T each: 150 draws lie 1.3, 1.3 and 1.9 % below it at T = 200, and half
+    of that at T = 400; independent Gaussian entries 0.5 %. So 4/T is allowed. What the running mean
+    adds, and the power of k, by sign. Width: sr - 1 does not fall like 1/T, to a sixth, by sign.
     """
     T = 200
     seen = visible(T, "causal")
@@ -284,7 +287,7 @@ def _() -> list[Check]:
             exponent_step=0.2,
         )
     )
-    grid = np.geomspace(0.02, 50, 80) / math.sqrt(T)
+    grid = np.geomspace(0.02, 50, 160) / math.sqrt(T)
     ranks = np.array([34, 55, 89])
     line = np.exp(np.interp(0.5 - ranks, -noise_counts(T, grid), np.log(grid)))
     mean, error = (x[ranks - 1] for x in mean_and_error(noise))
@@ -295,7 +298,7 @@ def _() -> list[Check]:
             mean,
             error / mean,
             lambda _: line,
-            bias=1 / ranks + 0.03,
+            bias=np.full(3, 4 / T + 0.001),
             step=0.15,
         )
     )
@@ -308,7 +311,7 @@ def _() -> list[Check]:
         Sign("with the mean, within 15 % of noise", *mean_and_error(0.15 - np.abs(ratio - 1))),
     ]
     rows = {}
-    for size, n in {40: 80, 240: 24}.items():
+    for size, n in {40: 80, 240: 32}.items():
         found = []
         for seed in range(n):
             rng = generator("masked width", size, seed)
@@ -323,18 +326,18 @@ def _() -> list[Check]:
     small, large = rows.values()
     return [
         *checks,
-        falls("layer 1: sr - 1 does not fall", 1.25 * large[:, 0], small[:, 0]),
+        falls("layer 1: sr - 1 does not fall by a third", 1.5 * large[:, 0], small[:, 0]),
         falls("layer 2: sr - 1 does not fall by half", 2 * large[:, 1], small[:, 1]),
-        falls("dense: it falls by 3", small[:, 2], 3 * large[:, 2]),
+        falls("dense: it falls by 2.5", small[:, 2], 2.5 * large[:, 2]),
     ]
 
 
-def noise_counts(T: int, x: np.ndarray, rounds: int = 300) -> np.ndarray:
+def noise_counts(T: int, x: np.ndarray, rounds: int = 150) -> np.ndarray:
     """Return how many singular values of causal noise exceed each x, by the equation (7)."""
     i = np.arange(1, T + 1)
     V, density = (i - 1) / (i + 1) / i**2, []
     g = h = np.full(T, -1j)
-    for z in (x * (1 + 0.003j))[::-1]:
+    for z in (x * (1 + 1e-4j))[::-1]:
         for _ in range(rounds):
             h = (h + 1 / (z - np.cumsum((V * g)[::-1])[::-1])) / 2
             g = (g + 1 / (z - V * np.cumsum(h))) / 2
@@ -347,15 +350,24 @@ def noise_counts(T: int, x: np.ndarray, rounds: int = 300) -> np.ndarray:
 # ------------------------------------------------------------------ the budget
 
 
-def budget(T: float, depth: int, weight: float, pre: bool = False) -> tuple[float, float]:
-    """Return the sum of ln((1+omega)/(1+omega r)), and ln((T-1)U/Q) by the recursion."""
-    v, U, Q, total = 1 / (T + 1), 1.0, T - 1.0, 0.0
+def budget(T: float, depth: int, weight: float, pre: bool = False) -> tuple[float, float, float]:
+    """Return the sum of ln((1+omega)/(1+omega r)), ln((T-1)U/Q) by the recursion, and a third.
+
+    That is what the mean of the logarithm is above the second, d = T: the deviation of ln U has a
+    mean and a variance, to second order. With a pre-norm a large U has a small branch: they fade.
+    """
+    v, U, Q, total, mean, variance = 1 / (T + 1), 1.0, T - 1.0, 0.0, 0.0, 0.0
     r = (1 - 1 / T) * v
     for _ in range(int(depth)):
         omega = weight * T / (U + Q) if pre else weight
         total += math.log((1 + omega) / (1 + omega * r))
+        near, far = (U / (U + K) for K in (Q, Q + T)) if pre else (0.0, 0.0)
+        bend, keep = far * (1 - far) - near * (1 - near), 1 + far - near
+        noise = 2 * omega * (2 + omega) / (1 + omega) ** 2 / T
+        mean = keep * mean + (bend * variance - noise) / 2
+        variance = keep**2 * variance + noise
         U, Q = (1 + omega) * U + omega * v / T * Q, (1 + omega * r) * Q
-    return total, math.log((T - 1) * U / Q)
+    return total, math.log((T - 1) * U / Q), mean
 
 
 @functools.cache
@@ -380,9 +392,9 @@ def spent(T: int, depth: int, eta: float, place: str, seeds: int) -> np.ndarray:
 def _budget(
     label: str, T: int, depths: tuple[int, ...], beta: float, place: str, **options
 ) -> Curve:
-    """Compare with the recursion: the rest of (8) as correction; eta^2/d a layer for logarithms."""
+    """Compare with the recursion: the rest of (8) and what logarithms lose as correction."""
     layers = np.array(depths, dtype=float)
-    both = np.array([budget(T, L, L ** (-2 * beta), place == "pre") for L in depths]).T
+    sums = np.array([budget(T, L, L ** (-2 * beta), place == "pre") for L in depths]).T
     rows = [mean_and_error(spent(T, L, L**-beta, place, 100)) for L in depths]
     mean, error = np.array(rows).T
     return Curve(
@@ -390,9 +402,9 @@ def _budget(
         layers,
         mean,
         error / mean,
-        lambda _, line=both[0]: line,
-        correction=both[1] / both[0],
-        bias=layers ** (1 - 2 * beta) / T / both[1],
+        lambda _, line=sums[0]: line,
+        correction=(sums[1] + sums[2]) / sums[0],
+        bias=np.abs(sums[2]) / 2 / sums[1],
         step=0.2,
         **options,
     )
@@ -423,14 +435,14 @@ def _() -> list[Check]:
         checks += [
             Sign(f"fixed, norm alone, {place}: same to half a decade", 0.5 - abs(mean), error),
             Sign(
-                f"softmax, norm alone, {place}: below 10^-10",
-                *mean_and_error(-10 - decades["softmax", place]),
+                f"softmax, norm alone, {place}: below 10^-9",
+                *mean_and_error(-9 - decades["softmax", place]),
             ),
         ]
     mean, error = mean_and_error(decades["markov", "skip"] - decades["softmax", "skip"])
     return [
         *checks,
-        Sign("skip: the two attentions agree to a tenth of a decade", 0.15 - abs(mean), error),
+        Sign("skip: the two attentions agree to 0.15 of a decade", 0.15 - abs(mean), error),
         Sign("skip: half a decade after 4 layers", *mean_and_error(1 + decades["softmax", "skip"])),
     ]
 
@@ -452,14 +464,14 @@ def _() -> list[Check]:
     ]
     for kind in ("markov", "softmax"):
         added, common = [], []
-        for seed in range(8):
+        for seed in range(16):
             tokens = trace(24, 48, seed, kind, skip="1/sqrt(depth)")
             change = tokens[-1] - tokens[0]
             added.append((change**2).sum() / 48**2)
             common.append(1 - share(change))
         checks += [
             Sign(f"{kind}: little is added", *mean_and_error(0.2 - np.array(added))),
-            Sign(f"{kind}: a third and more of it shared", *mean_and_error(np.array(common) - 0.3)),
+            Sign(f"{kind}: a quarter and more shared", *mean_and_error(np.array(common) - 0.25)),
         ]
     return checks
 
@@ -469,8 +481,10 @@ def _() -> list[Check]:
     """Exact in any draw for fixed attention. Softmax, layer 2, s = 0.5: (9), extrapolated in T.
 
     What (9) leaves out: the pattern of columns of layer 2, a relative exp(s^2 sigma_1^2) - 1 = 0.07
-    (chapter 06): a correction, half of it as bias. Rates: bias as in the level's extrapolation, a
-    multiple of 1/T that is fitted, half of it. Means of the residual over that of the shared part.
+    (chapter 06) for unscaled values: half of it as correction; 1600 and 700 draws leave -2 +- 2 %
+    (He values: 0 +- 2 %). Rates: bias as in the level's extrapolation, a multiple of 1/T that is
+    fitted, half of it. A mean of the residual over that of the shared part, so a draw counts by
+    residual - ratio * shared. Scales don't alter the weights: one draw for all.
     """
     checks: list[Check] = []
     x = ensembles.isometric_input(24, 24, rng=generator("scale"))
@@ -494,24 +508,14 @@ def _() -> list[Check]:
     s = 0.5
     sigma = math.expm1(s * s)
     pattern = math.expm1(s * s * sigma)
-    sizes = {32: 100, 64: 400, 128: 240}
-    for name, power in (("gaussian", -1), ("he", -3), ("xavier", -3)):
+    sizes = {32: 200, 64: 1200, 128: 700}
+    found = {T: np.array([second_share(T, s, seed) for seed in range(n)]) for T, n in sizes.items()}
+    for i, (name, power) in enumerate((("gaussian", -1), ("he", -3), ("xavier", -3))):
         rows, samples = [], {}
-        for T, n in sizes.items():
-            omega = {"gaussian": float(T), "he": 2.0, "xavier": 1.0}[name]
-            found = []
-            for seed in range(n):
-                rng = generator("second share", T, seed)
-                X = ensembles.isometric_input(T, T, rng=rng)
-                for _ in range(2):
-                    WQ, WK = rng.standard_normal((2, T, T))
-                    logits = s / math.sqrt(T) * (X @ WQ) @ (X @ WK).T
-                    A = np.exp(logits - logits.max(axis=1, keepdims=True))
-                    A /= A.sum(axis=1, keepdims=True)
-                    X = A @ X @ (rng.standard_normal((T, T)) * math.sqrt(omega / T))
-                found.append([((X - X.mean(axis=0)) ** 2).sum(), T * (X.mean(axis=0) ** 2).sum()])
-            rest, shared = np.array(found).T
-            samples[T] = rest / shared.mean() / T**power
+        for T, x in found.items():
+            rest, shared = x[:, i].T
+            ratio = rest.mean() / shared.mean()
+            samples[T] = (ratio + (rest - ratio * shared) / shared.mean()) / T**power
             rows.append(mean_and_error(samples[T]))
 
         def formula(T: int, name: str = name, power: int = power) -> float:
@@ -544,7 +548,7 @@ def _() -> list[Check]:
         )
     lost = {
         value: np.log10(
-            [share(trace(4, 48, seed, skip=True, value_init=value)[-1]) for seed in range(12)]
+            [share(trace(4, 48, seed, skip=True, value_init=value)[-1]) for seed in range(20)]
         )
         for value in ("gaussian", "he", "xavier")
     }
@@ -554,9 +558,27 @@ def _() -> list[Check]:
             "skip: unscaled values lose 3 decades in 4 layers",
             *mean_and_error(-3 - lost["gaussian"]),
         ),
-        falls("He values more than Xavier values", lost["xavier"], lost["he"] + 0.1),
+        falls("He values more than Xavier values", lost["xavier"], lost["he"] + 0.05),
         Sign("and these less than half a decade", *mean_and_error(lost["xavier"] + 0.5)),
     ]
+
+
+def second_share(T: int, s: float, seed: int) -> list[tuple[float, float]]:
+    """Return residual and shared part after two layers, values at omega = T, 2 and 1, over omega^2.
+
+    Bare softmax stack, d = T: omega multiplies the logits of layer 2, and the tokens.
+    """
+    rng = generator("second share", T, seed)
+    X = ensembles.isometric_input(T, T, rng=rng)
+    for omega in (1.0, np.array([T, 2.0, 1.0])[:, None, None]):
+        WQ, WK, W = rng.standard_normal((3, T, T))
+        logits = omega * s / math.sqrt(T) * (X @ WQ) @ (X @ WK).T
+        A = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        A /= A.sum(axis=-1, keepdims=True)
+        X = A @ (X @ W / math.sqrt(T))
+    means = X.mean(axis=1, keepdims=True)
+    rest = ((X - means) ** 2).sum(axis=(1, 2))
+    return list(zip(rest, T * (means**2).sum(axis=(1, 2)), strict=True))
 
 
 # ------------------------------------------------------------------ equilibria
@@ -585,10 +607,10 @@ def climb(X: np.ndarray, W: np.ndarray, norm: bool = True) -> np.ndarray:
 
 def repel(angles: np.ndarray, b: float) -> np.ndarray:
     """Return one layer of tokens on the circle that repel each other."""
-    X = np.c_[np.cos(angles), np.sin(angles)]
-    A = np.exp(-b * X @ X.T)
-    Y = -(A / A.sum(axis=1, keepdims=True)) @ X
-    return np.arctan2(Y[:, 1], Y[:, 0])
+    X = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    A = np.exp(-b * X @ X.swapaxes(-1, -2))
+    Y = -(A / A.sum(axis=-1, keepdims=True)) @ X
+    return np.arctan2(Y[..., 1], Y[..., 0])
 
 
 @measures("block-equilibrium")
@@ -657,18 +679,17 @@ def _() -> list[Check]:
         end = smallest(np.c_[np.cos(angles), np.sin(angles)])
         returns = end - 0.99 if b in (0.4, 0.5, 0.6) else 0.01 - end
         checks.append(Sign(f"b = {b}: returns, or ends on a line", returns))
-    found = []
-    for _ in range(600):
-        angles = 2 * math.pi * rng.random(3)
-        for _ in range(200):
-            angles = repel(angles, 0.4)
-        found.append(smallest(np.c_[np.cos(angles), np.sin(angles)]))
-    reach = np.array(found) > 0.99
+    angles = 2 * math.pi * rng.random((1500, 3))
+    for _ in range(200):
+        angles = repel(angles, 0.4)
+    s = spectra.singular_values(np.stack([np.cos(angles), np.sin(angles)], axis=-1))
+    found = s[:, -1] / s[:, 0]
+    reach = found > 0.99
     return [
         *checks,
         Sign("some random starts reach the triangle", *mean_and_error(1.0 * reach)),
         Sign("fewer than one in four", *mean_and_error(0.25 - reach)),
-        Sign("all others end on a line", 0.01 - float(np.max(np.array(found)[~reach]))),
+        Sign("all others end on a line", 0.01 - float(np.max(found[~reach]))),
     ]
 
 
@@ -702,11 +723,11 @@ def _() -> list[Check]:
     width, depth = {}, {}
     for name, options in designs.items():
         ends = [
-            np.array([log_rank(trace(1, T, seed, **options)[1]) for seed in range(30)])
+            np.array([log_rank(trace(1, T, seed, **options)[1]) for seed in range(40)])
             for T in (24, 96)
         ]
         width[name] = ends[0] - ends[1]
-        runs = [trace(8, 24, seed, **options) for seed in range(10)]
+        runs = [trace(8, 24, seed, **options) for seed in range(24)]
         depth[name] = np.array([log_rank(X[1]) - log_rank(X[8]) for X in runs])
     checks: list[Check] = []
     for name in ("bare", "unscaled values", "post-norm"):
@@ -721,7 +742,10 @@ def _() -> list[Check]:
     checks += [
         falls("a causal mask helps depth", depth["bare"], depth["causal mask"] + 3),
         falls("a skip helps depth", depth["bare"], depth["skip"] + 5),
-        falls("pre-norm helps a skip", depth["skip"], depth["skip, pre-norm"]),
+        Sign(
+            "pre-norm helps a skip, draw by draw",
+            *mean_and_error(depth["skip"] - depth["skip, pre-norm"]),
+        ),
     ]
     T, growth = 24, []
     for seed in range(24):

@@ -58,22 +58,36 @@ def gaussian(T: int, d: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def heads_of(
-    X: np.ndarray, heads: int, rng: np.random.Generator, s: float = SCALE
+    X: np.ndarray,
+    heads: int,
+    rng: np.random.Generator,
+    s: float = SCALE,
+    mask: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Return the attention matrices of one layer."""
     d, found = X.shape[1], []
     for _ in range(heads):
         Q, K = math.sqrt(s / d) * (X @ rng.standard_normal((2, d, d // heads)))
-        found.append(attention.attention_matrix(Q, K))
+        found.append(attention.attention_matrix(Q, K, mask=mask))
     return found
 
 
+def running_mean(T: int) -> np.ndarray:
+    """Return U, causal attention with equal logits."""
+    return np.tri(T) / np.arange(1, T + 1)[:, None]
+
+
 def branch(
-    X: np.ndarray, heads: int, rng: np.random.Generator, removed: bool = False, s: float = SCALE
+    X: np.ndarray,
+    heads: int,
+    rng: np.random.Generator,
+    removed: bool = False,
+    s: float = SCALE,
+    mask: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return what attention adds to tokens of length 1, with weights of variance 1/d."""
     d, parts = X.shape[1], []
-    for A in heads_of(X, heads, rng, s):
+    for A in heads_of(X, heads, rng, s, mask):
         V = X @ rng.standard_normal((d, d // heads)) / d
         parts.append(A @ (V - V.mean(axis=0) if removed else V))
     return np.concatenate(parts, axis=1) @ rng.standard_normal((d, d)) / math.sqrt(d)
@@ -99,6 +113,12 @@ def law(t: list[float], gamma: float, heads: float, s: float = SCALE) -> float:
     return mean + head / heads + gamma * values
 
 
+def crosswise(t: list[float], T: int, d: int, heads: int, s: float = SCALE) -> float:
+    """Return what (5) neglects of one head's pairings: multiples of 1/T and 1/d."""
+    t1, t2, _, t4 = t
+    return s**4 * (t2 * t4 / (T * heads) + (t1**2 * t4 + t2**3) / d)
+
+
 @functools.cache
 def layers(
     T: int, d: int, heads: int, tokens: str, seeds: int, removed: bool = False
@@ -114,9 +134,8 @@ def layers(
         s2 = spectra.singular_values(Y) ** 2
         rest = float((s2[1:] ** 2).sum())
         own = T * float((Y.mean(axis=0) ** 2).sum()) / mu
-        rows.append(
-            (T * rest / law(t, T / d, heads), s2[0] / mu, spectra.collapse_residual(Y), own)
-        )
+        line = law(t, T / d, heads) + crosswise(t, T, d, heads)
+        rows.append((T * rest / line, s2[0] / mu, spectra.collapse_residual(Y), own))
     return np.array(rows)
 
 
@@ -135,7 +154,8 @@ def both(label: str, ratio: float, heads: int, tokens: str, seeds: dict[int, int
 def _() -> list[Check]:
     """Exact: of orthonormal tokens and one head (5) is chapter 05's law and one value step more.
 
-    Then Gaussian tokens and text, T/d = 2/3, the numerator and the largest value apart.
+    Then Gaussian tokens and text, T/d = 2/3, the numerator and the largest value apart. Causal: (6)
+    leaves out noise of e^(s^2) - 1 in mean squares: half of it as bias.
     """
 
     def one_head(factor: float) -> float:
@@ -143,11 +163,26 @@ def _() -> list[Check]:
         more = 0.5 * math.expm1(SCALE**2) ** 2
         return abs(law([1.0] * 4, 0.5, 1) / (factor * base + more) - 1)
 
-    noise, words = (layers(128, 192, *x)[:, 2] for x in ((6, "noise", 200), (12, "text", 600)))
+    noise, words = (layers(128, 192, *x)[:, 2] for x in ((6, "noise", 200), (6, "text", 800)))
+    causal = []
+    for T, n in {64: 40, 128: 40}.items():
+        found = []
+        for seed in range(n):
+            rng = generator("causal branch", T, seed)
+            X = gaussian(T, 192, rng)
+            squares = spectra.singular_values(running_mean(T) @ X) ** 2
+            energy, line = squares.sum(), (squares**2).sum()
+            for _ in range(2):
+                line = (1 + 1 / 192) * line + energy**2 / 192
+            Y = branch(X, 6, rng, mask=np.tri(T, dtype=bool))
+            found.append((1 + spectra.collapse_residual(Y)) / (line / squares[0] ** 2))
+        bias = math.expm1(SCALE**2) / 2
+        causal.append(one_size(f"causal branch, by (6), T = {T}", T, found, bias))
     return [
+        *causal,
         Identity("one head, orthonormal tokens", one_head, 1e-12),
         *both("Gaussian tokens", 2 / 3, 6, "noise", {64: 300, 128: 200}),
-        *both("text", 2 / 3, 12, "text", {64: 800, 128: 600}),
+        *both("text", 2 / 3, 6, "text", {64: 1000, 128: 800}),
         falls("text is a hundred times closer to rank one", noise, 100 * words),
     ]
 
@@ -208,6 +243,9 @@ def _() -> list[Check]:
 
     Text: the outlier, (3), by the cosine of the draw's words. The bulk, of variance k, adds about
     k (1/d_k + 1/T) to its square: a correction. Repeated words are not in (3): bias 3 %.
+    Waves, three directions: the first value by the tokens' own; bias s^2/2 for the next order of
+    the exponential, 1/d_k for the keys. Causal: two values of U; noise of squared norm v a row,
+    v = e^(s^2) - 1, adds up to v/s_k^2, half of it to s_k: bias.
     """
     sizes, tops = np.array([64.0, 128.0]), []
     for T, n in {64: 60, 128: 30}.items():
@@ -231,7 +269,28 @@ def _() -> list[Check]:
         more.append(math.expm1((SCALE * (1 - kappa)) ** 2) * (1 / 64 + 1 / T) / line)
         outliers.append(first / math.sqrt(line))
         alone.append(first - 1.7 * second)
+    waves, masked = [], []
+    mask, mean_values = np.tri(T, dtype=bool), spectra.singular_values(running_mean(T))[:2]
+    for seed in range(60):
+        rng = generator("waves", seed)
+        place = 2 * math.pi * np.arange(T)[:, None] / T
+        X = np.cos(place * [1, 2, 3]) @ rng.standard_normal((3, 256))
+        X = normalised(X + 0.2 * rng.standard_normal((T, 256)))
+        tops = [np.linalg.norm(A - 1 / T, 2) for A in heads_of(X, 4, rng)]
+        roots = spectra.singular_values((X - X.mean(axis=0)) / 16)[:20]
+        G = SCALE * rng.standard_normal((100, 20, 20))
+        line = np.linalg.norm(roots[:, None] * G * roots, 2, axis=(1, 2)).mean() / T
+        waves.append(np.mean(tops) / line)
+        heads = heads_of(gaussian(T, 256, rng), 4, rng, mask=mask)
+        masked.append(np.mean([spectra.singular_values(A)[:2] for A in heads], axis=0))
+    noise = math.expm1(SCALE**2) / 2
+    causal = [
+        one_size(f"causal, s_{k + 1} by U", T, np.array(masked)[:, k] / v, noise / v**2, step=0.1)
+        for k, v in enumerate(mean_values)
+    ]
     return [
+        *causal,
+        one_size("waves, by their own cosines", T, waves, SCALE**2 / 2 + 1 / 64),
         Curve(
             "edge on Gaussian tokens",
             sizes,
@@ -281,7 +340,10 @@ def _() -> list[Check]:
 
 @measures("real-removal")
 def _() -> list[Check]:
-    """Subtract as the hook does: exact. Shared vector on text by (6), 3/T as bias; signs."""
+    """Subtract as the hook does: exact. Shared vector on text by (8), 3/T as bias; signs.
+
+    Gaussian tokens: the stable rank by (7), each size by its own, extrapolated in T at fixed T/d.
+    """
     rng = generator("hook")
     X = embedded(text(96, rng), 192, rng)
     (A,) = heads_of(X, 1, rng)
@@ -302,9 +364,19 @@ def _() -> list[Check]:
             found.append([1 + spectra.collapse_residual(Y) for Y in (noise, words, centred)])
         rows[size] = np.array(found)
     small, large = rows.values()
+    ranks = {}
+    for size, n in {128: 160, 256: 80}.items():
+        z = np.geomspace(1e-3, 1e3, 4000)
+        edge = ((1 + z) * (1 + 2 * z / 3) ** 4 / z).min()
+        line, found = size * (1 + 8 / 3) / edge**2, []
+        for seed in range(n):
+            rng = generator("product", size, seed)
+            Y = branch(gaussian(size, 3 * size // 2, rng), 12, rng, True)
+            found.append((1 + spectra.collapse_residual(Y)) / line)
+        ranks[size] = np.array(found)
     shared = [
         one_size(
-            f"mean token of the branch on text, by (6), T = {T}",
+            f"mean token of the branch on text, by (8), T = {T}",
             T,
             layers(T, 3 * T // 2, 12, "text", n, True)[:, 3],
             3 / T,
@@ -314,6 +386,7 @@ def _() -> list[Check]:
     return [
         Identity("one vector from every token", hook, 1e-12),
         *shared,
+        extrapolated("Gaussian tokens, by (7)", ranks, lambda _: 1.0, step=0.2),
         falls("Gaussian tokens: the rank grows", large[:, 0], 1.2 * small[:, 0]),
         Sign("text: near one", *mean_and_error(1.4 - large[:, 1])),
         falls("text: outputs centred too, more than doubled", large[:, 2], 2 * large[:, 1]),
@@ -325,7 +398,7 @@ def gelu(u: np.ndarray) -> np.ndarray:
 
 
 def step(kappa: float, omega: float, inner: float) -> float:
-    """Return the cosine one layer on, (7) and (8), for an MLP with inner width `inner` d."""
+    """Return the cosine one layer on, (9) and (10), for an MLP with inner width `inner` d."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     weights = weights / weights.sum()
 
@@ -340,9 +413,9 @@ def step(kappa: float, omega: float, inner: float) -> float:
 
 @measures("real-depth")
 def _() -> list[Check]:
-    """Compare the cosine after twelve post-norm layers with the maps (7) and (8), from its start.
+    """Compare the cosine after twelve post-norm layers with the maps (9) and (10), from its start.
 
-    What (7) neglects, of A_perp and of (6), is sigma^2/T and s^2 relative to omega: some per cent.
+    What (9) neglects, of A_perp and of (8), is sigma^2/T and s^2 relative to omega: some per cent.
     """
     T, d, depth, inner = 96, 192, 12, 4
     found: dict[bool, list] = {False: [], True: []}

@@ -29,7 +29,8 @@ from gapcourse import ensembles
 
 ROOT = Path(__file__).parents[2]
 STANDARD_ERRORS = 4  # k: with 20 seeds or more, one check in a thousand fails by chance
-FIELDS = {"id", "statement", "source", "kind", "chapter", "cell", "test", "verdict", "tolerance"}
+FIELDS = {"id", "title", "statement", "source", "kind", "chapter", "cell", "test"}
+FIELDS |= {"verdict", "tolerance"}
 KINDS = {"exact", "limit", "empirical"}
 VERDICTS = {"reproduced", "deviates", "not tested"}
 
