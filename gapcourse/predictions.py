@@ -637,7 +637,8 @@ def second_layer_outlier(gamma: ArrayLike, logit_std: ArrayLike) -> float | Floa
 def second_layer_edge(gamma: ArrayLike, ratio: ArrayLike, logit_std: ArrayLike) -> float | Floats:
     r"""Return the edge of layer 2's bulk, means removed in both layers: sqrt(T) times s_2.
 
-    .. math:: x &= \min_z \frac{1 + z + c_2^2 w^2}{w}, \quad c_2^2 = e^v - 1 - v, \\
+    .. math:: x &= \min_z \frac{1 + z + c_2^2 w^2}{w}, \\
+       c_2^2 &= e^v - 1 - v, \\
        w^2 &= \frac{z\,S_Y(z)^2}{(1+cz)\,v}, \\
        S_Y(z) &= \frac{S_{A_1}(z)}{1+\gamma z}
 

@@ -44,7 +44,8 @@ from setup_cell import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 120  # seconds a cell may take
-RECORDED = ("numpy", "scipy", "matplotlib", "gapcourse")
+RECORDED = ("numpy", "scipy", "matplotlib", "torch", "transformers", "tokenizers", "scikit-learn",
+            "gapcourse")  # fmt: skip
 TRANSIENT = ("execution", "ExecuteTime", "collapsed", "scrolled", "id", "outputId", "colab",
              "vscode", "pycharm", "trusted")  # fmt: skip
 KEPT = ("kernelspec", "language_info", "gapcourse", "widgets", "mystnb", "jupytext", "title")
