@@ -261,7 +261,8 @@ def open_page(page, base: str, path: str) -> Visit:
             silent: all("article img").filter((i) => !i.alt.trim()).map((i) => i.src),
             links: all("article a[href]").map((a) => a.href),
             ids: all("[id]").map((e) => e.id),
-            unlinked: all("article figure img").filter((i) => i.parentElement.href !== i.src).length,
+            unlinked: all("article figure img")
+                .filter((i) => i.parentElement.href !== i.src).length,
             cut: all("article mjx-container[display=true]")
                 .filter((m) => m.scrollWidth > m.clientWidth + 2).map((m) => m.textContent),
         };

@@ -770,8 +770,22 @@ def _() -> list[Check]:
             bias=8 / (2 * T) / exact * ONE,
         )
     )
+    normed = {"mean_removal": True, **layer}
+    designs |= {"removed, norm": normed, "removed, norm, skip": {**normed, **skip}}
+    softmax = {}
+    for name in ("removed, norm", "removed, norm, skip"):
+        runs = [trace(8, 24, seed, "softmax", **designs[name]) for seed in range(24)]
+        softmax[name] = np.array([log_rank(X[1]) - log_rank(X[8]) for X in runs])
+    checks += [
+        # Single draws lose 2 to 60 decades: none counts for more than 12.
+        Sign(
+            "softmax, removed, norm: rank is lost",
+            *mean_and_error(softmax["removed, norm"].clip(max=12) - 4),
+        ),
+        Sign("not with a skip", *mean_and_error(1.2 - softmax["removed, norm, skip"])),
+    ]
     below = {}
-    for name in ("bare", "skip", "skip 1/sqrt(L)"):
+    for name in ("bare", "skip", "skip 1/sqrt(L)", "removed, norm"):
         found = []
         for seed in range(4):
             net, x = stack(6, 16, seed, "softmax", **designs[name])
@@ -783,5 +797,6 @@ def _() -> list[Check]:
     return [
         *checks,
         falls("a skip keeps queries and keys", below["bare"], below["skip"] + 3),
+        falls("so does a norm, mean removed", below["bare"], below["removed, norm"] + 3),
         Sign("with 1/sqrt(L) within a decade", *mean_and_error(1.2 - below["skip 1/sqrt(L)"])),
     ]
