@@ -160,7 +160,7 @@ def panels(n: int) -> tuple[Figure, Sequence[Axes]]:
     """
     n = _checks.whole(n, "n")
     columns, rows = min(n, 2), (n + 1) // 2
-    height = 4.2 if n == 1 else 4.0 * rows
+    height = 4.4 * rows  # with legends below the panels
     fig, grid = plt.subplots(rows, columns, figsize=(7.2, height), squeeze=False)
     axes = list(grid.flat)
     for spare in axes[n:]:
