@@ -23,9 +23,6 @@ from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
 
-# What some chapters compute with beside what every notebook records.
-SOME_USE = ("torch", "transformers", "tokenizers", "scikit-learn")
-
 
 class Page(SphinxDirective):
     """What both directives need: the book's folder, its chapters, and Markdown for the reader."""
@@ -159,10 +156,10 @@ class ExecutionStatus(Page):
         versions = [
             [
                 f"`{name}`" if name != "python" else "Python",
-                ", ".join(sorted({v[name] for v in made if name in v})) or "not recorded",
+                ", ".join(sorted({v[name] for v in made if name in v})),
                 pins.get(name, "any from 3.11" if name == "python" else "—"),
             ]
-            for name in sorted(names | set(SOME_USE) if names else names)
+            for name in sorted(names)
         ]
         head = ["", "Stored outputs made with", "Checks run with"]
         return [*status, *(self.table(head, versions) if versions else [])]
