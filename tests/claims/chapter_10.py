@@ -481,7 +481,7 @@ def _() -> list[Check]:
     """Exact in any draw for fixed attention. Softmax, layer 2, s = 0.5: (9), extrapolated in T.
 
     What (9) leaves out: the pattern of columns of layer 2, a relative exp(s^2 sigma_1^2) - 1 = 0.07
-    (chapter 06) for unscaled values: half of it as correction; 1600 and 700 draws leave -2 +- 2 %
+    (chapter 06) for unscaled values: half of it as correction; 1200 and 700 draws leave -2 +- 2 %
     (He values: 0 +- 2 %). Rates: bias as in the level's extrapolation, a multiple of 1/T that is
     fitted, half of it. A mean of the residual over that of the shared part, so a draw counts by
     residual - ratio * shared. Scales don't alter the weights: one draw for all.
