@@ -476,15 +476,21 @@ def _() -> list[Check]:
             rows.append((spectra.token_cosine(X), line, start, spectra.collapse_residual(X), rank))
     checks: list[Check] = []
     for removed, rows in found.items():
-        seen, line, start, last, rank = np.array(rows).T
+        seen, line, start, *_ = np.array(rows).T
         name = f"mean removed {removed}"
         checks += [
             one_size(f"cosine after twelve layers, {name}", T, seen / line, 0.03, step=0.15),
             Sign(f"it rises, {name}", *mean_and_error(seen - start)),
-            Sign(f"sr - 1 grows by 60 % at most, {name}", *mean_and_error(1.6 * rank - last)),
         ]
     plain, less = (np.array(rows)[:, 0] for rows in found.values())
-    return [*checks, falls("mean removal slows it down", plain, less)]
+    lost, kept = (np.log(last / rank) for *_, last, rank in (np.array(x).T for x in found.values()))
+    mean, error = mean_and_error(kept)
+    return [
+        *checks,
+        falls("mean removal slows it down", plain, less),
+        Sign("plain: sr - 1 falls below a third", *mean_and_error(-math.log(3) - lost)),
+        Sign("mean removed: sr - 1 within a factor of 1.5", math.log(1.5) - abs(mean), error),
+    ]
 
 
 PASSAGE = """
